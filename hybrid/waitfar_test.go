@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,11 +40,17 @@ func TestWaitForAFarRedis(t *testing.T) {
 					defer cancel()
 					var wg sync.WaitGroup
 					var served [procs * callers]int64
+					var first atomic.Int64 // at first one process may have the whole burst, and book as much again
+					began := time.Now()
 					for i := range served {
 						wg.Go(func() {
 							for {
 								if _, err := fleet[i/callers].Wait(ctx, "k", 1); err != nil {
 									return
+								}
+								if time.Since(began) < 2*time.Second {
+									first.Add(1)
+									continue
 								}
 								served[i]++
 							}
@@ -54,7 +61,7 @@ func TestWaitForAFarRedis(t *testing.T) {
 					for _, n := range served {
 						sum, squares = sum+float64(n), squares+float64(n*n)
 					}
-					if rate := (sum - float64(burst)) / seconds; rate < 9.2 || rate > 10.8 {
+					if rate := (sum + float64(first.Load()-burst)) / seconds; rate < 9.2 || rate > 10.8 {
 						t.Errorf("%g calls a second, want 10", rate)
 					}
 					if jain := sum * sum / squares / float64(len(served)); jain < 0.98 {

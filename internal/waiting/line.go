@@ -58,12 +58,7 @@ func (ls *Lines) join(key string, n int64, deadline time.Time) (*line, *turn) {
 	defer ls.mu.Unlock()
 	l := ls.keys[key]
 	if l == nil {
-		l = &line{}
-		if ls.keys == nil {
-			ls.keys = map[string]*line{}
-		}
-		ls.keys[key] = l
-		ls.some.Add(1)
+		l = ls.add(key)
 	}
 	t := &turn{n: n, deadline: deadline, prev: l.last}
 	if l.last == nil {
@@ -157,11 +152,31 @@ func (ls *Lines) tell(l *line, d, each time.Duration) {
 	l.giveUp(nil)
 }
 
-// yield leaves d to other processes, after a call was served.
-func (ls *Lines) yield(l *line, d time.Duration) {
+// yield leaves d to other processes, after a call was served. l is nil if it had no place: then the key may have no line yet.
+func (ls *Lines) yield(key string, l *line, d time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	if l == nil {
+		l = ls.keys[key]
+	}
+	if l == nil {
+		l = ls.add(key)
+		l.idles = true
+		ls.idle++
+		defer ls.drop()
+	}
 	l.turns = time.Now().Add(d)
+}
+
+// add adds a line for a key that has none.
+func (ls *Lines) add(key string) *line {
+	if ls.keys == nil {
+		ls.keys = map[string]*line{}
+	}
+	l := &line{}
+	ls.keys[key] = l
+	ls.some.Add(1)
+	return l
 }
 
 // pause returns the time that is left to other processes.

@@ -42,7 +42,7 @@ func TestLinesAreBounded(t *testing.T) {
 		var ls Lines
 		for i := range 3 * mostIdle {
 			l, turn := ls.join(fmt.Sprint(i), 1, time.Time{})
-			ls.yield(l, time.Second)
+			ls.yield("", l, time.Second)
 			ls.leave(fmt.Sprint(i), l, turn)
 		}
 		if n := len(ls.keys); n > mostIdle || n < mostIdle/2 || ls.idle != n || int(ls.some.Load()) != n {
@@ -51,7 +51,7 @@ func TestLinesAreBounded(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		for i := range mostIdle + 1 {
 			l, turn := ls.join(fmt.Sprint("later ", i), 1, time.Time{})
-			ls.yield(l, time.Nanosecond)
+			ls.yield("", l, time.Nanosecond)
 			ls.leave(fmt.Sprint("later ", i), l, turn)
 		}
 		for key := range ls.keys {
@@ -62,6 +62,25 @@ func TestLinesAreBounded(t *testing.T) {
 		}
 		if n := len(ls.keys); n > 0 || ls.idle != 0 || ls.some.Load() != 0 {
 			t.Errorf("%d lines stay, %d idle, %d counted", n, ls.idle, ls.some.Load())
+		}
+	})
+}
+
+// TestTurnWithoutAPlace checks that a call which found no other one waiting leaves their turn to other processes too. Cause: a
+// process whose calls had all booked ahead had no line, and booked each unit at the moment at which it came back.
+func TestTurnWithoutAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ls Lines
+		began := time.Now()
+		for i, left := range []time.Duration{0, 350 * time.Millisecond} { // until the next turn, which began when the call was booked
+			if _, err := caller(&ls, "k").Wait(t.Context(), func(time.Duration) (hybridlimit.Result, func(context.Context) error, error) {
+				if took := time.Since(began); took < left {
+					t.Errorf("call %d booked after %v", i, took)
+				}
+				return delayed(300 * time.Millisecond), func(context.Context) error { return nil }, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

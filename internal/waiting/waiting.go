@@ -65,7 +65,7 @@ func (c Caller) Wait(ctx context.Context, book Book) (hybridlimit.Result, error)
 		wait, trip := res.RetryAfter, time.Since(began)
 		if res.Allowed {
 			wait = res.Delay
-			p.served(wait, trip)
+			p.served(wait, trip, res.Remaining)
 		}
 		switch {
 		case wait == hybridlimit.Never:
@@ -125,15 +125,17 @@ func (p *place) leave() {
 	}
 }
 
-// served gives the place up for the next call, when units were booked that are there in wait.
-func (p *place) served(wait, trip time.Duration) {
-	if p.line == nil {
-		return
-	}
+// served gives the place up for the next call, when units were booked that are there in wait. left is the number of units that are
+// there still.
+func (p *place) served(wait, trip time.Duration, left int64) {
 	c := p.caller
-	c.Lines.tell(p.line, wait, *c.Each)
-	if c.Turn != nil && wait > 0 { // units are scarce
-		c.Lines.yield(p.line, c.next(wait, trip))
+	if p.line != nil {
+		c.Lines.tell(p.line, wait, *c.Each)
+	}
+	if c.Turn != nil {
+		if pause := c.next(wait, trip, left); pause > 0 {
+			c.Lines.yield(c.Key, p.line, pause)
+		}
 	}
 	p.leave()
 }
@@ -151,10 +153,18 @@ func (p *place) denied(ctx context.Context, wait, trip time.Duration) error {
 	return Sleep(ctx, c.Done, c.again(wait, trip, p.denials-1))
 }
 
-// next returns the time after which the process asks again when a call was served, whose units are there in wait.
-func (c Caller) next(wait, trip time.Duration) time.Duration {
+// next returns the time after which the process asks again when a call was served, whose units are there in wait. 0: at once,
+// because there is a unit for each process. Until then units add up to a burst at most, of which the last one is for the half unit
+// that the process comes later. A shorter time would let a process that asks when the others have booked least get more than they.
+func (c Caller) next(wait, trip time.Duration, left int64) time.Duration {
 	round, burst := c.Turn()
-	return min(round, wait, longestPause) + min(max(c.step()/2, trip), burst) - trip
+	if there := time.Duration(left) * *c.Each; wait == 0 {
+		if there >= round || round <= *c.Each {
+			return 0
+		}
+		burst -= there
+	}
+	return min(round, wait+max(0, burst-*c.Each), longestPause) + min(max(c.step()/2, trip), burst) - trip
 }
 
 // longestPause bounds the time that a process leaves to others: the limit may change meanwhile, and units may be given back.
