@@ -14,6 +14,11 @@ import (
 // then asks Config.Shedder. Its error (ErrInvalid) lists everything wrong with the
 // arguments.
 //
+// A call that meets the same limit twice, by one interceptor or two of a chain, counts
+// once: with its largest cost. Limits are the same if they have the same Limiter, name
+// and key, and the call the same class and the same limit of Limit.Of. An interceptor
+// that has served 16 calls of a method takes it that the chain of the method stays.
+//
 // The interceptor is safe for concurrent use and starts no goroutines. docs/grpc.md
 // has the time that a limit adds to a call.
 func UnaryServer(cfg Config, limits ...Limit) (grpc.UnaryServerInterceptor, error) {
@@ -40,6 +45,9 @@ type server struct {
 	cfg    Config
 	limits []limit // in the order in which they are asked
 	gate   *gate.Gate
+
+	limiters []any // of limits, and the Shedder
+	chains   chains
 }
 
 // limit is a Limit of an interceptor.
@@ -74,6 +82,10 @@ func newServer(cfg Config, limits []Limit, sheds bool) (*server, error) {
 			made.missing = shared[i].Missing(i, errNoKey)
 		}
 		s.limits = append(s.limits, made)
+		s.limiters = append(s.limiters, l.Limiter)
+	}
+	if sheds && cfg.Shedder != nil {
+		s.limiters = append(s.limiters, cfg.Shedder)
 	}
 	return s, nil
 }
@@ -97,7 +109,8 @@ func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	}
 	class := s.class(ctx, c)
 	var room [gate.FewParts]gate.Part
-	parts, err := s.partsOf(ctx, c, class, false, room[:0])
+	around := gate.Around(ctx, s.limiters)
+	parts, err := s.partsOf(ctx, c, class, false, around, room[:0])
 	if err != nil {
 		err = s.withoutKey(ctx, c, nil, err)
 	} else {
@@ -109,14 +122,14 @@ func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if err != nil {
 		return nil, err
 	}
-	if s.cfg.Shedder != nil {
+	if s.cfg.Shedder != nil && !around.Placed(s.cfg.Shedder) {
 		permit, err := s.place(ctx, class, parts)
 		if err != nil {
 			return nil, err
 		}
 		defer permit.Release()
 	}
-	return handler(ctx, req)
+	return s.within(ctx, c, req, parts, handler)
 }
 
 // class returns the class of a call, or "" without Config.Class.
@@ -129,8 +142,9 @@ func (s *server) class(ctx context.Context, c Call) string {
 
 // partsOf appends a part for each limit that applies to the call. Free ones are
 // left out, unless the cost is per message: that is known only later. It returns
-// errNoLimit or errNoKey if a key is missing.
-func (s *server) partsOf(ctx context.Context, c Call, class string, streamed bool, parts []gate.Part) ([]gate.Part, error) {
+// errNoLimit or errNoKey if a key is missing. Units for which the call was counted by
+// interceptors around are left out too.
+func (s *server) partsOf(ctx context.Context, c Call, class string, streamed bool, around *gate.Mark, parts []gate.Part) ([]gate.Part, error) {
 	applied := false
 	for i := range s.limits {
 		l := &s.limits[i]
@@ -153,6 +167,10 @@ func (s *server) partsOf(ctx context.Context, c Call, class string, streamed boo
 		}
 		if s.cfg.Class != nil {
 			p.View = l.Class(class)
+		}
+		p.Each, p.Priced = l.perMessage && streamed, l.cost != nil
+		if !around.Rest(&p) {
+			continue
 		}
 		parts = append(parts, p)
 	}

@@ -15,12 +15,13 @@ func (s *server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if s.cfg.Skip != nil && s.cfg.Skip(ctx, c) {
 		return handler(srv, ss)
 	}
-	parts, err := s.partsOf(ctx, c, s.class(ctx, c), true, nil)
+	around := gate.Around(ctx, s.limiters)
+	parts, err := s.partsOf(ctx, c, s.class(ctx, c), true, around, nil)
 	if err != nil {
 		if err := s.withoutKey(ctx, c, ss, err); err != nil {
 			return err
 		}
-		return handler(srv, ss)
+		parts = nil
 	}
 	var start, each []gate.Part
 	for _, p := range parts {
@@ -37,7 +38,7 @@ func (s *server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if len(each) > 0 {
 		ss = &counted{ServerStream: ss, server: s, call: c, parts: each, now: make([]gate.Part, 0, len(each))}
 	}
-	return handler(srv, ss)
+	return s.withinStream(c, append(start, each...), srv, ss, handler)
 }
 
 // counted is a stream whose messages take units.

@@ -10,6 +10,10 @@ import (
 // Config.Shedder. Its error
 // (ErrInvalid) lists everything wrong with the arguments.
 //
+// A request that meets the same limit twice, in one middleware or in two of a chain,
+// counts once: with its largest cost. Limits are the same if they have the same Limiter,
+// name and key, and the request the same class and the same limit of Limit.Of.
+//
 // The handlers are safe for concurrent use and start no goroutines. docs/http.md
 // has the time that a limit adds to a request.
 func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
@@ -31,9 +35,14 @@ func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 		})),
 	}
 	for at, i := range gate.Order(shared) {
+		shared[i].Use = gate.UseOf(limits[i].Limiter)
 		g.limits[at] = newLimit(i, limits[i], shared[i])
 	}
+	if cfg.Shedder != nil {
+		g.shedder = gate.UseOf(cfg.Shedder)
+	}
 	return func(next http.Handler) http.Handler {
+		g.stands()
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next) })
 	}, nil
 }
@@ -43,6 +52,8 @@ type middleware struct {
 	cfg    Config
 	limits []*limit // in the order in which they are asked
 	gate   *gate.Gate
+
+	shedder *gate.Use // nil: no Shedder
 }
 
 func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -55,9 +66,10 @@ func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		class = g.cfg.Class(r)
 	}
 	var room [gate.FewParts]gate.Part
-	parts, err := g.partsOf(r, class, room[:0])
+	flight := g.flight(w, r)
+	parts, err := g.partsOf(r, class, flight, room[:0])
 	if err != nil {
-		g.withoutKey(w, r, class, next, err)
+		g.withoutKey(w, r, class, flight, next, err)
 		return
 	}
 	answer := g.gate.Ask(r.Context(), parts)
@@ -80,7 +92,7 @@ func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		g.refuse(w, r, http.StatusServiceUnavailable, err)
 		return
 	}
-	if g.cfg.Shedder != nil {
+	if g.cfg.Shedder != nil && !flight.Placed(g.shedder) {
 		permit, ok := g.place(w, r, class, parts)
 		if !ok {
 			return
@@ -88,13 +100,14 @@ func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		defer permit.Release()
 	}
 	g.publish(w.Header(), parts)
-	next.ServeHTTP(w, r)
+	g.pass(w, r, next, flight, parts)
 	ended = true
 }
 
 // partsOf appends a part for each limit that applies to the request and has a cost
-// other than 0. It returns ErrNoLimit or ErrNoKey if a key is missing.
-func (g *middleware) partsOf(r *http.Request, class string, parts []gate.Part) ([]gate.Part, error) {
+// other than 0, less the units for which flight was counted. It returns
+// ErrNoLimit or ErrNoKey if a key is missing.
+func (g *middleware) partsOf(r *http.Request, class string, flight gate.Flight, parts []gate.Part) ([]gate.Part, error) {
 	applied := false
 	for i, l := range g.limits {
 		key, n := l.key(r), int64(1)
@@ -116,6 +129,9 @@ func (g *middleware) partsOf(r *http.Request, class string, parts []gate.Part) (
 		}
 		if g.cfg.Class != nil {
 			p.View = l.Class(class)
+		}
+		if !flight.Rest(&p) {
+			continue
 		}
 		parts = append(parts, p)
 	}
