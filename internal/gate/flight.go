@@ -46,8 +46,8 @@ func (u *Use) Stands() {
 func (u *Use) Often() bool { return u != nil && u.places.Load() > 1 }
 
 // Flight is a request of HTTP that handlers serve. It is named by the maps of its fields and of its response: handlers
-// inside each other share both, and the parts of a batch, which a handler serves one by one, do not. So it is found again
-// without a context, which would need a copy of the request. The zero Flight finds nothing.
+// inside each other share both, and the parts of a batch, which a handler serves one by one, do not. So it is found
+// again without a context, which would need a copy of the request. The zero Flight finds nothing.
 type Flight struct{ fields, answer uintptr }
 
 // FlightOf returns the Flight of a request. The maps must live until End.

@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Mark is the note of an adapter about a request that it has admitted. Adapters inside it find the mark, so that the
+// Mark is the note of an adapter about a request that it has admitted. Adapters inside it find the mark, so that a
 // request counts once under a limit that it meets twice.
 type Mark struct {
 	around *Mark // of the next adapter around it; nil: none
@@ -18,8 +18,8 @@ type Mark struct {
 	met    atomic.Bool // an adapter inside has one of them
 }
 
-// counted is a part that has counted, or a place of a Shedder. A part whose other fields are the same counts no more than
-// the difference of n.
+// counted is a part that has counted, or a place of a Shedder. A part whose other fields are the same counts no more
+// than the difference of n.
 type counted struct {
 	of      any // the limiter or the Shedder
 	name    string
@@ -27,7 +27,7 @@ type counted struct {
 	given   hybridlimit.Limit
 	givenOK bool
 	view    hybridlimit.Limiter
-	each    *Limit // set if it counts the messages of a stream. With a cost that differs by message it is the Limit itself.
+	each    *Limit // of a limit on messages of a stream; with a cost for each message it is the Limit itself
 
 	n int64
 }
@@ -57,8 +57,8 @@ func (m *Mark) find(c counted) (n int64) {
 	return n
 }
 
-// Rest takes the units off a part for which the request was counted by adapters around. It reports whether the limit must
-// be asked.
+// Rest takes the units off a part for which the request was counted by adapters around. It reports whether the limit
+// must be asked.
 func (m *Mark) Rest(p *Part) bool {
 	if m == nil || p.N < 0 {
 		return true
@@ -97,8 +97,8 @@ func countedOf(p *Part) counted {
 
 type markKey struct{}
 
-// Around returns the mark of the adapters around a call, from its context; nil: there are none. The adapter that asks has
-// these limiters.
+// Around returns the mark of the adapters around a call, from its context; nil: there are none. The adapter that asks
+// has these limiters.
 func Around(ctx context.Context, limiters []any) *Mark {
 	around, _ := ctx.Value(markKey{}).(*Mark)
 	for m := around; m != nil; m = m.around {
@@ -116,8 +116,8 @@ func (m *Mark) Placed(shedder hybridlimit.Shedder) bool {
 	return m != nil && m.find(counted{of: shedder}) > 0
 }
 
-// Within returns the context of a call that is admitted, for the adapters inside, with a mark of its parts and its place.
-// A nil shedder means no place.
+// Within returns the context of a call that is admitted, for the adapters inside, with a mark of its parts and its
+// place. A nil shedder means no place.
 func Within(ctx context.Context, limiters []any, parts []Part, shedder hybridlimit.Shedder) (context.Context, *Mark) {
 	m := &Mark{parts: make([]counted, 0, len(parts)+1), of: limiters}
 	m.around, _ = ctx.Value(markKey{}).(*Mark)
