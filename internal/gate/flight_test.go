@@ -46,7 +46,8 @@ func TestUseOf(t *testing.T) {
 
 // A flight ends without a trace, also if handlers of one request end in another order.
 func TestFlightEnds(t *testing.T) {
-	f := FlightOf(map[string][]string{}, map[string][]string{})
+	fields, answer := map[string][]string{}, map[string][]string{}
+	f := FlightOf(fields, answer)
 	limit := &Limit{Limiter: funcLimiter{}}
 	part := func(n int64) *Part { return &Part{Limit: limit, Key: "k", N: n} }
 	if !f.Rest(part(1)) {
@@ -59,4 +60,6 @@ func TestFlightEnds(t *testing.T) {
 	if s := &flights[f.shard()]; len(s.marks) != 0 {
 		t.Errorf("%d marks are left", len(s.marks))
 	}
+	runtime.KeepAlive(fields)
+	runtime.KeepAlive(answer)
 }
