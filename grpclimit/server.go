@@ -14,10 +14,11 @@ import (
 // then asks Config.Shedder. Its error (ErrInvalid) lists everything wrong with the
 // arguments.
 //
-// A call that meets the same limit twice, by one interceptor or two of a chain, counts
-// once: with its largest cost. Limits are the same if they have the same Limiter, name
-// and key, and the call the same class and the same limit of Limit.Of. An interceptor
-// that has served 16 calls of a method takes it that the chain of the method stays.
+// A call that meets the same limit in two interceptors of a chain counts once: with its
+// largest cost. Limits are the same if they have the same Limiter, name and key, and the
+// call the same class and the same limit of Limit.Of. The call is known by its context,
+// so a call that a handler makes inside the process with its own context counts as the
+// handler's. One interceptor that stands in a chain twice counts twice.
 //
 // The interceptor is safe for concurrent use and starts no goroutines. docs/grpc.md
 // has the time that a limit adds to a call.
@@ -45,9 +46,6 @@ type server struct {
 	cfg    Config
 	limits []limit // in the order in which they are asked
 	gate   *gate.Gate
-
-	limiters []any // of limits, and the Shedder
-	chains   chains
 }
 
 // limit is a Limit of an interceptor.
@@ -66,9 +64,13 @@ func newServer(cfg Config, limits []Limit, sheds bool) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	kind, shedder := gate.Stream, any(nil)
+	if sheds {
+		kind, shedder = gate.Unary, cfg.Shedder
+	}
 	s := &server{
 		cfg: cfg,
-		gate: gate.New(shared, cfg.Failure == FailOpen, gate.NewLog(cfg.Logger, gate.Names{
+		gate: gate.New(kind, shared, shedder, cfg.Failure == FailOpen, gate.NewLog(cfg.Logger, gate.Names{
 			Package: "grpclimit",
 			Request: "call",
 			Bad:     "InvalidArgument",
@@ -82,11 +84,8 @@ func newServer(cfg Config, limits []Limit, sheds bool) (*server, error) {
 			made.missing = shared[i].Missing(i, errNoKey)
 		}
 		s.limits = append(s.limits, made)
-		s.limiters = append(s.limiters, l.Limiter)
 	}
-	if sheds && cfg.Shedder != nil {
-		s.limiters = append(s.limiters, cfg.Shedder)
-	}
+	s.gate.Stands()
 	return s, nil
 }
 
@@ -109,7 +108,7 @@ func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	}
 	class := s.class(ctx, c)
 	var room [gate.FewParts]gate.Part
-	around := gate.Around(ctx, s.limiters)
+	around := s.gate.Around(ctx)
 	parts, err := s.partsOf(ctx, c, class, false, around, room[:0])
 	if err != nil {
 		err = s.withoutKey(ctx, c, nil, err)
@@ -129,7 +128,10 @@ func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		}
 		defer permit.Release()
 	}
-	return s.within(ctx, c, req, parts, handler)
+	if s.gate.Often() {
+		ctx, _ = s.gate.Within(ctx, parts)
+	}
+	return handler(ctx, req)
 }
 
 // class returns the class of a call, or "" without Config.Class.
@@ -142,8 +144,8 @@ func (s *server) class(ctx context.Context, c Call) string {
 
 // partsOf appends a part for each limit that applies to the call. Free ones are
 // left out, unless the cost is per message: that is known only later. It returns
-// errNoLimit or errNoKey if a key is missing. Units for which the call was counted by
-// interceptors around are left out too.
+// errNoLimit or errNoKey if a key is missing. Units that interceptors around have counted
+// are left out too.
 func (s *server) partsOf(ctx context.Context, c Call, class string, streamed bool, around *gate.Mark, parts []gate.Part) ([]gate.Part, error) {
 	applied := false
 	for i := range s.limits {
@@ -161,15 +163,14 @@ func (s *server) partsOf(ctx context.Context, c Call, class string, streamed boo
 				continue
 			}
 		}
-		p := gate.Part{Limit: &l.Limit, Index: i, Key: key, N: n}
+		p := gate.Part{Limit: &l.Limit, Index: i, Key: key, N: n, Each: l.perMessage && streamed}
 		if l.of != nil {
 			p.Given, p.GivenOK = l.of(ctx, c)
 		}
 		if s.cfg.Class != nil {
 			p.View = l.Class(class)
 		}
-		p.Each, p.Priced = l.perMessage && streamed, l.cost != nil
-		if !around.Rest(&p) {
+		if !p.Each && !around.Rest(&p) {
 			continue
 		}
 		parts = append(parts, p)

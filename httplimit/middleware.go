@@ -10,9 +10,10 @@ import (
 // Config.Shedder. Its error
 // (ErrInvalid) lists everything wrong with the arguments.
 //
-// A request that meets the same limit twice, in one middleware or in two of a chain,
-// counts once: with its largest cost. Limits are the same if they have the same Limiter,
-// name and key, and the request the same class and the same limit of Limit.Of.
+// A request that meets the same limit twice in a chain of handlers counts once: with its
+// largest cost. Limits are the same if they have the same Limiter, name and key, and the
+// request the same class and the same limit of Limit.Of. The request is known by its
+// context, so requests that a handler makes from it for other handlers count as that one.
 //
 // The handlers are safe for concurrent use and start no goroutines. docs/http.md
 // has the time that a limit adds to a request.
@@ -27,7 +28,7 @@ func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 	g := &middleware{
 		cfg:    cfg,
 		limits: make([]*limit, len(limits)),
-		gate: gate.New(shared, cfg.Failure == FailOpen, gate.NewLog(cfg.Logger, gate.Names{
+		gate: gate.New(gate.HTTP, shared, cfg.Shedder, cfg.Failure == FailOpen, gate.NewLog(cfg.Logger, gate.Names{
 			Package: "httplimit",
 			Request: "request",
 			Bad:     "400",
@@ -35,14 +36,10 @@ func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 		})),
 	}
 	for at, i := range gate.Order(shared) {
-		shared[i].Use = gate.UseOf(limits[i].Limiter)
 		g.limits[at] = newLimit(i, limits[i], shared[i])
 	}
-	if cfg.Shedder != nil {
-		g.shedder = gate.UseOf(cfg.Shedder)
-	}
 	return func(next http.Handler) http.Handler {
-		g.stands()
+		g.gate.Stands()
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next) })
 	}, nil
 }
@@ -52,8 +49,6 @@ type middleware struct {
 	cfg    Config
 	limits []*limit // in the order in which they are asked
 	gate   *gate.Gate
-
-	shedder *gate.Use // nil: no Shedder
 }
 
 func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -66,10 +61,10 @@ func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		class = g.cfg.Class(r)
 	}
 	var room [gate.FewParts]gate.Part
-	flight := g.flight(w, r)
-	parts, err := g.partsOf(r, class, flight, room[:0])
+	around := g.gate.Around(r.Context())
+	parts, err := g.partsOf(r, class, around, room[:0])
 	if err != nil {
-		g.withoutKey(w, r, class, flight, next, err)
+		g.withoutKey(w, r, class, around, next, err)
 		return
 	}
 	answer := g.gate.Ask(r.Context(), parts)
@@ -92,7 +87,7 @@ func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		g.refuse(w, r, http.StatusServiceUnavailable, err)
 		return
 	}
-	if g.cfg.Shedder != nil && !flight.Placed(g.shedder) {
+	if g.cfg.Shedder != nil && !around.Placed(g.cfg.Shedder) {
 		permit, ok := g.place(w, r, class, parts)
 		if !ok {
 			return
@@ -100,14 +95,23 @@ func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		defer permit.Release()
 	}
 	g.publish(w.Header(), parts)
-	g.pass(w, r, next, flight, parts)
+	g.pass(w, r, next, parts)
 	ended = true
 }
 
+// pass calls the next handler. Middleware inside it finds what was counted.
+func (g *middleware) pass(w http.ResponseWriter, r *http.Request, next http.Handler, parts []gate.Part) {
+	if g.gate.Often() {
+		ctx, _ := g.gate.Within(r.Context(), parts)
+		r = r.WithContext(ctx)
+	}
+	next.ServeHTTP(w, r)
+}
+
 // partsOf appends a part for each limit that applies to the request and has a cost
-// other than 0, less the units for which flight was counted. It returns
-// ErrNoLimit or ErrNoKey if a key is missing.
-func (g *middleware) partsOf(r *http.Request, class string, flight gate.Flight, parts []gate.Part) ([]gate.Part, error) {
+// other than 0, less the units for which middleware around counted it.
+// It returns ErrNoLimit or ErrNoKey if a key is missing.
+func (g *middleware) partsOf(r *http.Request, class string, around *gate.Mark, parts []gate.Part) ([]gate.Part, error) {
 	applied := false
 	for i, l := range g.limits {
 		key, n := l.key(r), int64(1)
@@ -130,7 +134,7 @@ func (g *middleware) partsOf(r *http.Request, class string, flight gate.Flight, 
 		if g.cfg.Class != nil {
 			p.View = l.Class(class)
 		}
-		if !flight.Rest(&p) {
+		if !around.Rest(&p) {
 			continue
 		}
 		parts = append(parts, p)

@@ -129,31 +129,32 @@ func TestSameLimitTwice(t *testing.T) {
 	}
 }
 
-// Middlewares side by side count each request, also while one of them serves, and after a panic.
+// Requests side by side count each, also while one of them is served, and after a panic. Those that a handler makes
+// from the context of a request count as that one.
 func TestSameLimitSideBySide(t *testing.T) {
 	l := newLocal(t, "api", hybridlimit.PerHour(10))
 	mw := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: l, Key: fixed("k")})
 	inner := mw(&served{})
 	batch := mw(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for range 3 { // requests of their own, in the context of the first
-			inner.ServeHTTP(httptest.NewRecorder(), r)
+		for range 3 {
+			inner.ServeHTTP(httptest.NewRecorder(), request())
 			inner.ServeHTTP(w, r.Clone(r.Context()))
 		}
 	}))
 	get(batch)
-	if got := left(t, l, "k"); got != 3 {
-		t.Errorf("%d left after a batch of six, want 3", got)
+	if got := left(t, l, "k"); got != 6 {
+		t.Errorf("%d left after a request, three of it and three others, want 6", got)
 	}
 	r, w := request(), httptest.NewRecorder()
 	panics := mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("handler") }))
-	for range 2 { // the same maps
+	for range 2 {
 		func() {
 			defer func() { _ = recover() }()
 			panics.ServeHTTP(w, r)
 		}()
 	}
-	if got := left(t, l, "k"); got != 1 {
-		t.Errorf("%d left after two panics, want 1", got)
+	if got := left(t, l, "k"); got != 4 {
+		t.Errorf("%d left after two panics, want 4", got)
 	}
 }
 
@@ -196,7 +197,7 @@ type again struct {
 
 func (w again) Header() http.Header { return w.h }
 
-// The time of a request by one middleware, by one of two that stand side by side, and by two around each other.
+// The cost of a request by one middleware, by one of two that stand side by side, and by two around each other.
 func BenchmarkPlaces(b *testing.B) {
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	limit := hybridlimit.PerSecond(1_000_000_000)

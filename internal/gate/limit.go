@@ -26,7 +26,6 @@ type Limit struct {
 	Name    string              // overrides the limiter's name if not empty
 	Brings  bool                // requests bring their own limits
 	Limited Limited             // the limiter, if Brings
-	Use     *Use                // of the limiter, from UseOf
 
 	acquirer hybridlimit.Acquirer // the limiter, if it counts calls in flight
 }
@@ -160,7 +159,6 @@ type Part struct {
 	Given   hybridlimit.Limit
 	GivenOK bool                // the request brings a limit
 	Each    bool                // it counts the messages of a stream
-	Priced  bool                // a message may cost another number of units than one
 	View    hybridlimit.Limiter // of the request's class, from Limit.Class; nil: Limit.Limiter
 
 	Res hybridlimit.Result // Source is SourceUnknown if the limiter was not asked or gave no figures
