@@ -14,6 +14,12 @@ import (
 // then asks Config.Shedder. Its error (ErrInvalid) lists everything wrong with the
 // arguments.
 //
+// A call that meets the same limit in two interceptors of a chain counts once: with its
+// largest cost. Limits are the same if they have the same Limiter, name and key, and the
+// call the same class and the same limit of Limit.Of. The call is known by its context,
+// so a call that a handler makes inside the process with its own context counts as the
+// handler's. One interceptor that stands in a chain twice counts twice.
+//
 // The interceptor is safe for concurrent use and starts no goroutines. docs/grpc.md
 // has the time that a limit adds to a call.
 func UnaryServer(cfg Config, limits ...Limit) (grpc.UnaryServerInterceptor, error) {
@@ -58,9 +64,13 @@ func newServer(cfg Config, limits []Limit, sheds bool) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	kind, shedder := gate.Stream, any(nil)
+	if sheds {
+		kind, shedder = gate.Unary, cfg.Shedder
+	}
 	s := &server{
 		cfg: cfg,
-		gate: gate.New(shared, cfg.Failure == FailOpen, gate.NewLog(cfg.Logger, gate.Names{
+		gate: gate.New(kind, shared, shedder, cfg.Failure == FailOpen, gate.NewLog(cfg.Logger, gate.Names{
 			Package: "grpclimit",
 			Request: "call",
 			Bad:     "InvalidArgument",
@@ -75,6 +85,7 @@ func newServer(cfg Config, limits []Limit, sheds bool) (*server, error) {
 		}
 		s.limits = append(s.limits, made)
 	}
+	s.gate.Stands()
 	return s, nil
 }
 
@@ -97,7 +108,8 @@ func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	}
 	class := s.class(ctx, c)
 	var room [gate.FewParts]gate.Part
-	parts, err := s.partsOf(ctx, c, class, false, room[:0])
+	around := s.gate.Around(ctx)
+	parts, err := s.partsOf(ctx, c, class, false, around, room[:0])
 	if err != nil {
 		err = s.withoutKey(ctx, c, nil, err)
 	} else {
@@ -109,12 +121,15 @@ func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if err != nil {
 		return nil, err
 	}
-	if s.cfg.Shedder != nil {
+	if s.cfg.Shedder != nil && !around.Placed(s.cfg.Shedder) {
 		permit, err := s.place(ctx, class, parts)
 		if err != nil {
 			return nil, err
 		}
 		defer permit.Release()
+	}
+	if s.gate.Often() {
+		ctx, _ = s.gate.Within(ctx, parts)
 	}
 	return handler(ctx, req)
 }
@@ -129,8 +144,9 @@ func (s *server) class(ctx context.Context, c Call) string {
 
 // partsOf appends a part for each limit that applies to the call. Free ones are
 // left out, unless the cost is per message: that is known only later. It returns
-// errNoLimit or errNoKey if a key is missing.
-func (s *server) partsOf(ctx context.Context, c Call, class string, streamed bool, parts []gate.Part) ([]gate.Part, error) {
+// errNoLimit or errNoKey if a key is missing. Units that interceptors around have counted
+// are left out too.
+func (s *server) partsOf(ctx context.Context, c Call, class string, streamed bool, around *gate.Mark, parts []gate.Part) ([]gate.Part, error) {
 	applied := false
 	for i := range s.limits {
 		l := &s.limits[i]
@@ -147,12 +163,15 @@ func (s *server) partsOf(ctx context.Context, c Call, class string, streamed boo
 				continue
 			}
 		}
-		p := gate.Part{Limit: &l.Limit, Index: i, Key: key, N: n}
+		p := gate.Part{Limit: &l.Limit, Index: i, Key: key, N: n, Each: l.perMessage && streamed}
 		if l.of != nil {
 			p.Given, p.GivenOK = l.of(ctx, c)
 		}
 		if s.cfg.Class != nil {
 			p.View = l.Class(class)
+		}
+		if !p.Each && !around.Rest(&p) {
+			continue
 		}
 		parts = append(parts, p)
 	}

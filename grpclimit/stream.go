@@ -1,6 +1,8 @@
 package grpclimit
 
 import (
+	"context"
+
 	"google.golang.org/grpc"
 
 	"github.com/hybridlimit/hybridlimit/internal/gate"
@@ -15,7 +17,8 @@ func (s *server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if s.cfg.Skip != nil && s.cfg.Skip(ctx, c) {
 		return handler(srv, ss)
 	}
-	parts, err := s.partsOf(ctx, c, s.class(ctx, c), true, nil)
+	around := s.gate.Around(ctx)
+	parts, err := s.partsOf(ctx, c, s.class(ctx, c), true, around, nil)
 	if err != nil {
 		if err := s.withoutKey(ctx, c, ss, err); err != nil {
 			return err
@@ -24,7 +27,7 @@ func (s *server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	}
 	var start, each []gate.Part
 	for _, p := range parts {
-		if s.limits[p.Index].perMessage {
+		if p.Each {
 			each = append(each, p)
 		} else {
 			start = append(start, p)
@@ -34,11 +37,28 @@ func (s *server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if err := s.admit(ctx, start, ss); err != nil {
 		return err
 	}
+	var mark *gate.Mark
+	if s.gate.Often() {
+		ctx, _ = s.gate.Within(ctx, start)
+		ctx, mark = s.gate.Within(ctx, nil)
+	}
 	if len(each) > 0 {
-		ss = &counted{ServerStream: ss, server: s, call: c, parts: each, now: make([]gate.Part, 0, len(each))}
+		ss = &counted{ss, s, c, each, make([]gate.Part, 0, len(each)), nil, around, mark}
+	}
+	if mark != nil {
+		ss = &marked{ss, ctx}
 	}
 	return handler(srv, ss)
 }
+
+// marked is a stream with a mark in its context.
+type marked struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context returns the context with the mark.
+func (m *marked) Context() context.Context { return m.ctx }
 
 // counted is a stream whose messages take units.
 type counted struct {
@@ -48,6 +68,8 @@ type counted struct {
 	parts  []gate.Part // of each message, before it is asked for
 	now    []gate.Part // of the message that is asked for
 	ended  error       // the status after which no message is received
+
+	around, mark *gate.Mark // of the interceptors around, and of the last message here; nil: none
 }
 
 // RecvMsg receives a message and takes its units. gRPC allows one RecvMsg at a
@@ -69,8 +91,12 @@ func (c *counted) RecvMsg(m any) error {
 				continue
 			}
 		}
+		if !c.around.Rest(&p) {
+			continue
+		}
 		c.now = append(c.now, p)
 	}
 	c.ended = c.server.admit(ctx, c.now, c.ServerStream)
+	c.mark.Count(c.now)
 	return c.ended
 }

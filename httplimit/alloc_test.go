@@ -23,11 +23,11 @@ func (w *reused) WriteHeader(int)             {}
 // RateLimit, the array with the lines of both fields, and the key if it is built
 // for the request. Items of RateLimit-Policy are formatted once. Several limits
 // that are asked together also need the asks and the allocations of AllowAll: the
-// difference between "together" and "two in turn".
+// difference between "together" and "two in turn". Each limiter has one place: in several, requests are marked.
 func TestAllocations(t *testing.T) {
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	limiter := limittest.AllowAll()
-	counted := newLocal(t, "api", hybridlimit.PerSecond(1_000_000_000))
+	counted := func() hybridlimit.Limiter { return newLocal(t, "api", hybridlimit.PerSecond(1_000_000_000)) }
 	for _, tc := range []struct {
 		name string
 		cfg  httplimit.Config
@@ -35,11 +35,11 @@ func TestAllocations(t *testing.T) {
 		of   hybridlimit.Limiter
 		want float64
 	}{
-		{"a key that is there", httplimit.Config{}, fixed("k"), counted, 2},
-		{"address", httplimit.Config{}, httplimit.PeerIP(), counted, 3},
-		{"API key", httplimit.Config{}, httplimit.APIKey("X-Api-Key", ""), counted, 3},
-		{"hidden", httplimit.Config{Hide: true}, fixed("k"), counted, 0},
-		{"X-RateLimit", httplimit.Config{XRateLimit: true}, fixed("k"), counted, 4},
+		{"a key that is there", httplimit.Config{}, fixed("k"), counted(), 2},
+		{"address", httplimit.Config{}, httplimit.PeerIP(), counted(), 3},
+		{"API key", httplimit.Config{}, httplimit.APIKey("X-Api-Key", ""), counted(), 3},
+		{"hidden", httplimit.Config{Hide: true}, fixed("k"), counted(), 0},
+		{"X-RateLimit", httplimit.Config{XRateLimit: true}, fixed("k"), counted(), 4},
 		{"skipped", httplimit.Config{Skip: func(*http.Request) bool { return true }}, fixed("k"), limiter, 0},
 	} {
 		h := middleware(t, tc.cfg, httplimit.Limit{Limiter: tc.of, Key: tc.key})(handler)
@@ -53,7 +53,7 @@ func TestAllocations(t *testing.T) {
 		"two in turn":  {forgetful{}, 2},
 		"two together": {more, 10},
 	} {
-		h := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: counted, Key: fixed("k")}, httplimit.Limit{Limiter: tc.second, Key: fixed("k"), Name: "second"})(handler)
+		h := middleware(t, httplimit.Config{}, httplimit.Limit{Limiter: counted(), Key: fixed("k")}, httplimit.Limit{Limiter: tc.second, Key: fixed("k"), Name: "second"})(handler)
 		allocates(t, name, h, tc.want)
 	}
 }

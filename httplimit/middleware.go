@@ -10,6 +10,11 @@ import (
 // Config.Shedder. Its error
 // (ErrInvalid) lists everything wrong with the arguments.
 //
+// A request that meets the same limit twice in a chain of handlers counts once: with its
+// largest cost. Limits are the same if they have the same Limiter, name and key, and the
+// request the same class and the same limit of Limit.Of. The request is known by its
+// context, so requests that a handler makes from it for other handlers count as that one.
+//
 // The handlers are safe for concurrent use and start no goroutines. docs/http.md
 // has the time that a limit adds to a request.
 func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
@@ -23,7 +28,7 @@ func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 	g := &middleware{
 		cfg:    cfg,
 		limits: make([]*limit, len(limits)),
-		gate: gate.New(shared, cfg.Failure == FailOpen, gate.NewLog(cfg.Logger, gate.Names{
+		gate: gate.New(gate.HTTP, shared, cfg.Shedder, cfg.Failure == FailOpen, gate.NewLog(cfg.Logger, gate.Names{
 			Package: "httplimit",
 			Request: "request",
 			Bad:     "400",
@@ -34,6 +39,7 @@ func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 		g.limits[at] = newLimit(i, limits[i], shared[i])
 	}
 	return func(next http.Handler) http.Handler {
+		g.gate.Stands()
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next) })
 	}, nil
 }
@@ -55,9 +61,10 @@ func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		class = g.cfg.Class(r)
 	}
 	var room [gate.FewParts]gate.Part
-	parts, err := g.partsOf(r, class, room[:0])
+	around := g.gate.Around(r.Context())
+	parts, err := g.partsOf(r, class, around, room[:0])
 	if err != nil {
-		g.withoutKey(w, r, class, next, err)
+		g.withoutKey(w, r, class, around, next, err)
 		return
 	}
 	answer := g.gate.Ask(r.Context(), parts)
@@ -80,7 +87,7 @@ func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		g.refuse(w, r, http.StatusServiceUnavailable, err)
 		return
 	}
-	if g.cfg.Shedder != nil {
+	if g.cfg.Shedder != nil && !around.Placed(g.cfg.Shedder) {
 		permit, ok := g.place(w, r, class, parts)
 		if !ok {
 			return
@@ -88,13 +95,23 @@ func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		defer permit.Release()
 	}
 	g.publish(w.Header(), parts)
-	next.ServeHTTP(w, r)
+	g.pass(w, r, next, parts)
 	ended = true
 }
 
+// pass calls the next handler. Middleware inside it finds what was counted.
+func (g *middleware) pass(w http.ResponseWriter, r *http.Request, next http.Handler, parts []gate.Part) {
+	if g.gate.Often() {
+		ctx, _ := g.gate.Within(r.Context(), parts)
+		r = r.WithContext(ctx)
+	}
+	next.ServeHTTP(w, r)
+}
+
 // partsOf appends a part for each limit that applies to the request and has a cost
-// other than 0. It returns ErrNoLimit or ErrNoKey if a key is missing.
-func (g *middleware) partsOf(r *http.Request, class string, parts []gate.Part) ([]gate.Part, error) {
+// other than 0, less the units for which middleware around counted it.
+// It returns ErrNoLimit or ErrNoKey if a key is missing.
+func (g *middleware) partsOf(r *http.Request, class string, around *gate.Mark, parts []gate.Part) ([]gate.Part, error) {
 	applied := false
 	for i, l := range g.limits {
 		key, n := l.key(r), int64(1)
@@ -116,6 +133,9 @@ func (g *middleware) partsOf(r *http.Request, class string, parts []gate.Part) (
 		}
 		if g.cfg.Class != nil {
 			p.View = l.Class(class)
+		}
+		if !around.Rest(&p) {
+			continue
 		}
 		parts = append(parts, p)
 	}

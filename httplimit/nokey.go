@@ -65,17 +65,17 @@ var (
 )
 
 // withoutKey answers a request without a key according to Config.NoKey.
-func (g *middleware) withoutKey(w http.ResponseWriter, r *http.Request, class string, next http.Handler, err error) {
+func (g *middleware) withoutKey(w http.ResponseWriter, r *http.Request, class string, around *gate.Mark, next http.Handler, err error) {
 	g.logNoKey(r, err)
 	if g.cfg.NoKey == NoKeyPass {
-		if g.cfg.Shedder != nil {
+		if g.cfg.Shedder != nil && !around.Placed(g.cfg.Shedder) {
 			permit, ok := g.place(w, r, class, nil)
 			if !ok {
 				return
 			}
 			defer permit.Release()
 		}
-		next.ServeHTTP(w, r)
+		g.pass(w, r, next, nil)
 		return
 	}
 	g.refuse(w, r, g.cfg.NoKey.status(), err)

@@ -3,6 +3,7 @@ package hybrid_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -284,14 +285,35 @@ func TestCostAboveTheBurst(t *testing.T) {
 	}
 }
 
+// The error about a name that is taken says what to do.
+func TestTakenName(t *testing.T) {
+	h, err := hybrid.NewHub(nobody(t), hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for i := range 2 {
+		_, err = h.Limiter(hybridlimit.PerSecond(10), hybrid.Config{Name: "api"})
+		if (err != nil) != (i == 1) {
+			t.Errorf("limiter %d: %v", i, err)
+		}
+	}
+	const want = `hybrid: Config.Name ("api") is taken by another limiter of this hub; ` +
+		"share the limiter that Hub.Limiter has returned, or close it first"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestOneIdentityOneLimit(t *testing.T) {
 	rdb := nobody(t)
 	a, b := hybridlimit.PerSecond(10), hybridlimit.PerSecond(20)
 	first := newLimiter(t, rdb, a, hybrid.Config{Name: "api"})
 	_, err := hybrid.New(rdb, b, hybrid.Config{Name: "api"})
 	if !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), a.String()) ||
-		!strings.Contains(err.Error(), b.String()) || !strings.Contains(err.Error(), `"api"`) {
-		t.Errorf("another limit: %v, want an error with the name and both limits", err)
+		!strings.Contains(err.Error(), b.String()) || !strings.Contains(err.Error(), `"api"`) ||
+		!strings.Contains(err.Error(), "make one *hybrid.Hub") {
+		t.Errorf("another limit: %v, want an error with the name, both limits and the remedy", err)
 	}
 	second := newLimiter(t, rdb, a, hybrid.Config{Name: "api"}) // the same limit
 	newLimiter(t, rdb, b, hybrid.Config{Name: "other"})         // another name

@@ -102,6 +102,6 @@ func ExampleHub_Limiter_name() {
 	_, err = hub.Limiter(hybridlimit.PerHour(200), hybrid.Config{Name: "api"})
 	fmt.Println(err)
 	// Output:
-	// hybrid: Limit ("200 per 1h0m0s, burst 200 (token bucket)") differs from the limit of "api" with prefix "hl" that is in use already: 100 per 1h0m0s, burst 100 (token bucket)
+	// hybrid: Limit ("200 per 1h0m0s, burst 200 (token bucket)") differs from the limit of "api" with prefix "hl" that is in use already: 100 per 1h0m0s, burst 100 (token bucket); make one *hybrid.Hub, and share the limiter that Hub.Limiter returns
 	// <nil>
 }

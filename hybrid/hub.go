@@ -29,6 +29,10 @@ import (
 // Hub is the connection of one process to one fleet. Many limits share its sync
 // engine, so that their keys share messages. It is safe for concurrent use.
 //
+// Make one Hub for the program, share it, and make each limiter once by Hub.Limiter. A
+// second hub, or a limiter of New beside it, counts as one more process of the fleet: its
+// limiters of the same names get a share of their own.
+//
 // A hub with limiters has one goroutine for the heartbeat. While there is traffic
 // it also has one ticker, and one goroutine per busy tag (see HubConfig.Tags).
 // After Redis has lost its state it has one more for a while. Close waits for
@@ -241,7 +245,8 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 	case h.limiters[cfg.Name] != nil:
 		release()
 		var bad hybridlimit.Violations
-		bad.Add("Config.Name", cfg.Name, "is taken by another limiter of this hub")
+		bad.Add("Config.Name", cfg.Name,
+			"is taken by another limiter of this hub; share the limiter that Hub.Limiter has returned, or close it first")
 		return nil, bad.Err("hybrid")
 	}
 	if s, ok := h.settings[cfg.Name]; ok {

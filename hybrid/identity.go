@@ -27,6 +27,10 @@ var claims = struct {
 	held map[identity]*claimed
 }{held: map[identity]*claimed{}}
 
+// shareOne is the remedy for two limiters of one name in a program. Two hubs with clients of their own cannot be told from
+// two programs, nor from a fleet in a test, so nothing reports them.
+const shareOne = "make one *hybrid.Hub, and share the limiter that Hub.Limiter returns"
+
 type claimed struct {
 	limit hybridlimit.Limit
 	count int
@@ -47,7 +51,7 @@ func claim(id identity, limit hybridlimit.Limit) (release func(), err error) {
 	if c.limit != limit {
 		var bad hybridlimit.Violations
 		bad.Add("Limit", limit.String(), fmt.Sprintf(
-			"differs from the limit of %q with prefix %q that is in use already: %v", id.name, id.prefix, c.limit))
+			"differs from the limit of %q with prefix %q that is in use already: %v; %s", id.name, id.prefix, c.limit, shareOne))
 		return nil, bad.Err("hybrid")
 	}
 	c.count++
@@ -74,7 +78,8 @@ func reclaim(id identity, limit hybridlimit.Limit) error {
 	if c.limit != limit && c.count > 1 {
 		var bad hybridlimit.Violations
 		bad.Add("Limit", limit.String(), fmt.Sprintf(
-			"cannot replace the limit of %q with prefix %q, which %d limiters of this program share: %v", id.name, id.prefix, c.count, c.limit))
+			"cannot replace the limit of %q with prefix %q, which %d limiters of this program share: %v; %s",
+			id.name, id.prefix, c.count, c.limit, shareOne))
 		return bad.Err("hybrid")
 	}
 	c.limit = limit

@@ -14,13 +14,14 @@ import (
 // pkg begins the errors of this package.
 const pkg = "limitfile"
 
-// maxViolations is the number of violations in one error.
+// maxViolations is the number of violations in one error. After them, the rest of a file is not checked.
 const maxViolations = 100
 
 // builder makes a File of Nodes.
 type builder struct {
 	name string
 	bad  []violation
+	more bool // than maxViolations; all loops over a file end
 }
 
 // violation is a violation in a line.
@@ -36,6 +37,9 @@ func Build(name string, root Node) (*File, error) {
 	f := &File{name: name, limiters: map[string]*limiter{}}
 	if b.object("", root, root.Line) {
 		for _, m := range b.members("", root) {
+			if b.more {
+				break
+			}
 			if !hybridlimit.CheckName(m.Name) {
 				b.add(m.Line, under("", m.Name), m.Value.shown(), "must have a name of the form [A-Za-z0-9_.-]{1,128}")
 				continue
@@ -53,17 +57,22 @@ func Build(name string, root Node) (*File, error) {
 func (b *builder) err() error {
 	slices.SortStableFunc(b.bad, func(x, y violation) int { return x.line - y.line })
 	var bad hybridlimit.Violations
-	for _, v := range b.bad[:min(len(b.bad), maxViolations)] {
+	for _, v := range b.bad {
 		bad = append(bad, v.what)
 	}
-	if all := len(b.bad); all > maxViolations {
-		bad.Add(b.name, asWritten(fmt.Sprint(all, " violations")), fmt.Sprintf("are too many to list; these were the first %d", maxViolations))
+	if b.more {
+		bad.Add(b.name, asWritten(fmt.Sprint(maxViolations, " violations")),
+			"are listed; the check of the file stopped after them; correct these first")
 	}
 	return bad.Err(pkg)
 }
 
 // add notes a violation of a field in a line.
 func (b *builder) add(line int, field string, value any, problem string) {
+	if len(b.bad) == maxViolations {
+		b.more = true
+		return
+	}
 	at := fmt.Sprint(b.name, ":", line)
 	if field != "" {
 		at += ": " + field
@@ -79,12 +88,18 @@ func (b *builder) object(field string, n Node, line int) bool {
 	return n.Kind == Object
 }
 
+// plenty is the number of members up to which memory is made for all at once. A wrong file has many of one name.
+const plenty = 1 << 12
+
 // members returns the members of an object. Of duplicate names it returns the first,
 // and notes a violation.
 func (b *builder) members(field string, n Node) []Member {
-	first := make(map[string]int, len(n.Members))
-	kept := make([]Member, 0, len(n.Members))
+	first := make(map[string]int, min(len(n.Members), plenty))
+	kept := make([]Member, 0, min(len(n.Members), plenty))
 	for _, m := range n.Members {
+		if b.more {
+			break
+		}
 		at := under(field, m.Name)
 		switch line, twice := first[m.Name]; {
 		case twice:
@@ -114,6 +129,9 @@ func (b *builder) limiter(of Member) *limiter {
 	order := func(m Member) int { return slices.Index(fieldNames, m.Name) }
 	slices.SortStableFunc(fields, func(x, y Member) int { return order(x) - order(y) })
 	for _, m := range fields {
+		if b.more {
+			break
+		}
 		at := under(of.Name, m.Name)
 		l.lines[m.Name] = m.Value.Line
 		switch m.Name {
@@ -160,6 +178,9 @@ func (b *builder) plans(field string, of Member, l *limiter) (limits []found) {
 		return nil
 	}
 	for _, m := range b.members(field, of.Value) {
+		if b.more {
+			break
+		}
 		at := under(field, m.Name)
 		if !mayBePlan(m.Name) {
 			b.add(m.Line, at, m.Value.shown(), "must have a name of the form [A-Za-z0-9_.-]{1,128} that is no limit itself")
@@ -186,10 +207,14 @@ func (b *builder) keys(field string, of Member, l *limiter) (limits []found) {
 	if !b.object(field, of.Value, of.Line) {
 		return nil
 	}
-	if len(of.Value.Members) > 0 {
-		l.settings.Keys = make(map[string]hybridlimit.Limit, len(of.Value.Members))
+	members := b.members(field, of.Value)
+	if len(members) > 0 {
+		l.settings.Keys = make(map[string]hybridlimit.Limit, len(members))
 	}
-	for _, m := range b.members(field, of.Value) {
+	for _, m := range members {
+		if b.more {
+			break
+		}
 		at := under(field, m.Name)
 		l.lines["keys."+m.Name] = m.Value.Line
 		if m.Name == "" {
@@ -251,6 +276,9 @@ func (b *builder) sameAlgorithm(limits []found) {
 		}
 	}
 	for _, f := range counts {
+		if b.more {
+			break
+		}
 		if first := counts[0]; f.limit.Algorithm != first.limit.Algorithm {
 			b.add(f.node.Line, f.field, f.node.shown(), fmt.Sprintf("must have the algorithm of %s in line %d, %v",
 				first.field, first.node.Line, first.limit.Algorithm))

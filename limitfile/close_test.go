@@ -121,6 +121,36 @@ func TestReadThatHangs(t *testing.T) {
 	})
 }
 
+// Close does not wait for the parser of a huge file.
+func TestCloseDuringParse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		path, hub, end := filepath.Join(t.TempDir(), "limits.json"), &fakeHub{}, make(chan struct{})
+		write(t, path, limits("100"))
+		s, err := Watch(path, hub, Config{
+			Logger: slog.New(slog.DiscardHandler),
+			Parse: func(name string, data []byte) (*File, error) {
+				if strings.Contains(string(data), "200") {
+					<-end
+				}
+				return Parse(name, data)
+			},
+		})
+		must(t, err)
+		write(t, path, limits("200"))
+		time.Sleep(defaultEvery + 2*settle)
+		began := time.Now()
+		must(t, s.Close())
+		if took := time.Since(began); took != closeWait {
+			t.Errorf("Close took %v", took)
+		}
+		close(end)
+		synctest.Wait()
+		if rate, calls := hub.rate(); rate != 100 || calls != 1 {
+			t.Errorf("rate %d after %d calls", rate, calls)
+		}
+	})
+}
+
 // After a read that hung, the file is read as before.
 func TestReadThatHungForAWhile(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -21,8 +21,8 @@ const maxDepth = 8
 
 // Parse reads a file in JSON. The name stands for the file in errors. The error is a
 // *hybridlimit.InvalidError with all violations. Their fields begin with the name and
-// the line: "limits.json:12: api.keys.partner-7". Above 100, violations are only
-// counted.
+// the line: "limits.json:12: api.keys.partner-7". After 100 violations the check of
+// the file stops, and a last one says so.
 func Parse(name string, data []byte) (*File, error) {
 	if err := CheckText(name, data); err != nil {
 		return nil, err

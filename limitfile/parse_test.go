@@ -196,11 +196,44 @@ func TestManyKeys(t *testing.T) {
 	}
 }
 
-// A file of nothing but errors has a short error, with the number of all of them.
+// The check of a file stops after a hundred violations, wherever they are, and the error says so. A list of all needed
+// a gigabyte for a file of a mebibyte.
 func TestManyViolations(t *testing.T) {
-	_, err := limitfile.Parse("l", []byte("{"+strings.Repeat("\"a b\": {},\n", 5000)+"\"a b\": {}}"))
+	const n = 5000
+	for name, text := range map[string]string{
+		"duplicates": "{" + strings.Repeat("\"a b\": {},\n", n) + "\"a b\": {}}",
+		"limiters":   numbered("{", "\"a%d\": 1,\n", "\"a\": {}}", n),
+		"names":      numbered("{", "\"a %d\": {},\n", "\"a\": {}}", n),
+		"fields":     numbered(`{"a": {`, "\"f%d\": 1,\n", `"limit": "1/s"}}`, n),
+		"plans":      numbered(`{"a": {"plans": {`, "\"p%d\": 1,\n", `"p": "1/s"}}}`, n),
+		"keys":       numbered(`{"a": {"keys": {`, "\"k%d\": 1,\n", `"k": "1/s"}}}`, n),
+		"algorithms": numbered(`{"a": {"limit": "1/s", "keys": {`, "\"k%d\": \"1/s fixed window\",\n", `"k": "1/s"}}}`, n),
+		"in each":    numbered("{", "\"a%d\": {\"mode\": 1},\n", "\"a\": {}}", n),
+	} {
+		_, err := limitfile.Parse("l", []byte(text))
+		invalid, ok := errors.AsType[*hybridlimit.InvalidError](err)
+		const last = "l (100 violations) are listed; the check of the file stopped after them; correct these first"
+		if !ok || len(invalid.Violations) != 101 || !strings.HasSuffix(err.Error(), last) {
+			t.Errorf("%s: %.200v", name, err)
+		}
+	}
+}
+
+// A hundred violations are all: the check did not stop.
+func TestAHundredViolations(t *testing.T) {
+	_, err := limitfile.Parse("l", []byte(numbered("{", "\"a%d\": 1,\n", "\"a\": {}}", 100)))
 	invalid, ok := errors.AsType[*hybridlimit.InvalidError](err)
-	if !ok || len(invalid.Violations) != 101 || !strings.HasSuffix(err.Error(), "l (5001 violations) are too many to list; these were the first 100") {
+	if !ok || len(invalid.Violations) != 100 || strings.Contains(err.Error(), "stopped") {
 		t.Errorf("%v", err)
 	}
+}
+
+// numbered returns a text of n parts with their numbers.
+func numbered(before, part, after string, n int) string {
+	var b strings.Builder
+	b.WriteString(before)
+	for i := range n {
+		fmt.Fprintf(&b, part, i)
+	}
+	return b.String() + after
 }

@@ -47,7 +47,7 @@ const (
 	defaultEvery = 2 * time.Second
 	settle       = filepoll.Settle
 	slowRead     = filepoll.SlowRead
-	// closeWait is the time for which Close waits for a read.
+	// closeWait is the time for which Close waits for a read and a Parse.
 	closeWait = time.Second
 	// firstTries is the number of times that Watch reads a file that keeps changing.
 	firstTries = 20
@@ -285,9 +285,9 @@ func (s *Set) Err() error {
 // Close ends the goroutine and waits for it. From then on the hub gets no settings;
 // those in force stay. Close is idempotent.
 //
-// A read from a file system that hangs cannot be interrupted. Close waits a second for
-// it and returns. The goroutine of that read ends when the read does, and changes
-// nothing. There is at most one of them.
+// A read from a file system that hangs cannot be interrupted, and a Parse neither. Close
+// waits a second for them and returns. Their goroutines end when they do, and change
+// nothing. There is at most one of each.
 func (s *Set) Close() error {
 	s.closeOnce.Do(func() {
 		s.cancel()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -138,8 +139,7 @@ func fleetSwitch(_ *flag.FlagSet, c *connection) func(ctx context.Context, args 
 				return err
 			}
 			fmt.Fprintf(out, "%s: %v, was %v\n", c.name, to, was)
-			c.heard(ctx, rdb, out, "A process with a switch of its own keeps that one.")
-			return nil
+			return c.heard(ctx, rdb, out, "A process with a switch of its own keeps that one.")
 		})
 	}
 }
@@ -166,28 +166,37 @@ func (c *connection) never(ctx context.Context, rdb redis.UniversalClient, at ti
 	if !at.IsZero() {
 		return nil
 	}
-	if live, err := c.roll(ctx, rdb); err == nil && live.processes(c.name) == 0 {
+	live, err := c.roll(ctx, rdb)
+	switch {
+	case err == nil && live.processes(c.name) == 0:
 		return c.unknown(ctx, rdb, &walk{most: 10 * time.Second, rate: 5000})
+	case err != nil && !refused(err):
+		return fmt.Errorf("hybridlimit: the processes cannot be counted: %w", err)
 	}
 	return nil
 }
 
 // heard prints how many processes receive a switch or a limit, and which of them keep
-// their own. With a misspelled name there are none. It does not fail, because the
-// change is already made: a Redis user with only the switch rights may not count
-// processes.
-func (c *connection) heard(ctx context.Context, rdb redis.UniversalClient, out io.Writer, keep string) {
+// their own. With a misspelled name there are none. It fails if it cannot tell: what
+// hides the heartbeats from it may hide them from the processes too. Only a Redis user
+// that lacks the rights to count processes gets a line instead, because the switch rights
+// alone are enough to set a switch.
+func (c *connection) heard(ctx context.Context, rdb redis.UniversalClient, out io.Writer, keep string) error {
 	live, err := c.roll(ctx, rdb)
 	n := live.processes(c.name)
-	if err != nil {
-		fmt.Fprintf(out, "The number of processes that receive it is unknown: %v\n", err)
-		return
-	}
-	if n == 0 {
+	switch {
+	case err != nil && refused(err):
+		fmt.Fprintf(out, "The number of processes that receive it is unknown: %v\n", errors.Unwrap(err))
+		return nil
+	case err != nil:
+		return fmt.Errorf("hybridlimit: %s: the change is in Redis, but whether processes hear of it is unknown; "+
+			"mend the cause, then repeat the command: %w", c.name, err)
+	case n == 0:
 		fmt.Fprintf(out, "No process has a limiter of this name now, with -prefix %s and -tags %d. A process that starts within a day receives it.\n", c.prefix, c.tags)
-		return
+		return nil
 	}
 	fmt.Fprintf(out, "%d processes receive it within a second, idle ones of a large fleet within ten. %s\n", n, keep)
+	return nil
 }
 
 // switchSaid describes a switch and the time at which it was set.

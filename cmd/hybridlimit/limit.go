@@ -55,8 +55,7 @@ func fleetLimit(fs *flag.FlagSet, c *connection) func(ctx context.Context, args 
 				return err
 			}
 			fmt.Fprintf(out, "%s: %s, was: %s\n", c.name, limitSaid(to), had)
-			c.heard(ctx, rdb, out, "A process with a limit of its own (SetLimit) keeps that one.")
-			return nil
+			return c.heard(ctx, rdb, out, "A process with a limit of its own (SetLimit) keeps that one.")
 		})
 	}
 }

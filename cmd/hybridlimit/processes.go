@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,15 +34,18 @@ func (c *connection) roll(ctx context.Context, rdb redis.UniversalClient) (roll,
 	if err != nil {
 		return r, err
 	}
-	_, ids, _ := wire.DecodeGroups(text) // the fleet treats a directory that is unreadable as lost
+	_, ids, ok := wire.DecodeGroups(text)
+	if text != "" && !ok {
+		return r, fmt.Errorf("%s: no process can have written %.40q", names.Groups(), text)
+	}
 	for _, id := range ids {
 		now, err := rdb.Time(ctx).Result()
 		if err != nil {
-			return r, err
+			return r, fmt.Errorf("TIME: %w", err)
 		}
 		n, err := rdb.ZCount(ctx, names.Group(id), strconv.FormatInt(now.UnixMicro(), 10), "+inf").Result()
 		if err != nil {
-			return r, err
+			return r, fmt.Errorf("%s: %w", names.Group(id), err)
 		}
 		if text, err = textOf(ctx, rdb, names.GroupNames(id)); err != nil {
 			return r, err
@@ -56,12 +62,26 @@ func (c *connection) roll(ctx context.Context, rdb redis.UniversalClient) (roll,
 	return r, nil
 }
 
-// textOf returns the text of a key, or "" if there is none.
+// textOf returns the text of a key, or "" if there is none. MGET takes a key of another type for none, so textOf asks
+// once more with GET, for which not every user has the right.
 func textOf(ctx context.Context, rdb redis.UniversalClient, key string) (string, error) {
-	got, err := rdb.MGet(ctx, key).Result() // the documented rights have no GET for every user
-	if err != nil || len(got) != 1 {
-		return "", err
+	got, err := rdb.MGet(ctx, key).Result()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", key, err)
 	}
-	text, _ := got[0].(string)
+	if len(got) == 1 && got[0] != nil {
+		text, _ := got[0].(string)
+		return text, nil
+	}
+	text, err := rdb.Get(ctx, key).Result()
+	if err != nil && !errors.Is(err, redis.Nil) && !refused(err) {
+		return "", fmt.Errorf("%s: %w", key, err)
+	}
 	return text, nil
+}
+
+// refused reports whether the Redis user lacks a right.
+func refused(err error) bool {
+	e, ok := errors.AsType[redis.Error](err)
+	return ok && strings.HasPrefix(e.Error(), "NOPERM")
 }

@@ -24,16 +24,18 @@ var ErrUnsettled = errors.New("the file changes while it is read")
 type Poller[T any] struct {
 	// Read returns the content. It may block: see SlowRead.
 	Read func() ([]byte, error)
-	// Parse must be a function of its argument only.
+	// Parse must be a function of its argument only. It may take long: Look does not wait for it after the end of its
+	// context.
 	Parse func(data []byte) (T, error)
 	// Apply puts content in force. After an error it is called again with each look,
 	// while the content stays.
 	Apply func(content T, hash [sha256.Size]byte) error
 
-	pending chan read         // of the read that has not been awaited; nil: none
-	inForce bool              // content was applied
-	hash    [sha256.Size]byte // of the content in force
-	latest  *candidate[T]     // the last content that two reads found; nil: none
+	pending chan read          // of the read that has not been awaited; nil: none
+	parsing chan *candidate[T] // of a Parse that has not been awaited; nil: none
+	inForce bool               // content was applied
+	hash    [sha256.Size]byte  // of the content in force
+	latest  *candidate[T]      // the last content that two reads found; nil: none
 }
 
 // candidate is content that two reads have found.
@@ -70,9 +72,28 @@ func (p *Poller[T]) Look(ctx context.Context) error {
 	case err != nil || errAgain != nil || sha256.Sum256(again) != hash:
 		return ErrUnsettled
 	}
-	p.latest = &candidate[T]{hash: hash}
-	p.latest.content, p.latest.err = p.Parse(data)
+	if err := p.parse(ctx, data, hash); err != nil {
+		return err
+	}
 	return p.apply()
+}
+
+// parse makes the latest content of data. Parse has a goroutine of its own, so that the end of ctx is the end of the
+// look.
+func (p *Poller[T]) parse(ctx context.Context, data []byte, hash [sha256.Size]byte) error {
+	p.parsing = make(chan *candidate[T], 1)
+	go func(to chan<- *candidate[T]) {
+		c := &candidate[T]{hash: hash}
+		c.content, c.err = p.Parse(data)
+		to <- c
+	}(p.parsing)
+	select {
+	case p.latest = <-p.parsing:
+		p.parsing = nil
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // apply puts the latest content in force.
@@ -121,15 +142,19 @@ func (p *Poller[T]) fetch(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// Wait waits for a read that has not been awaited, at most for the given time. Call it
-// after the last Look.
+// Wait waits for a read and a Parse that have not been awaited, at most for the given time.
+// Call it after the last Look.
 func (p *Poller[T]) Wait(most time.Duration) {
-	if p.pending == nil {
-		return
-	}
-	select {
-	case <-p.pending:
-		p.pending = nil
-	case <-time.After(most):
+	end := time.NewTimer(most)
+	defer end.Stop()
+	for p.pending != nil || p.parsing != nil {
+		select {
+		case <-p.pending:
+			p.pending = nil
+		case <-p.parsing:
+			p.parsing = nil
+		case <-end.C:
+			return
+		}
 	}
 }

@@ -26,6 +26,31 @@ func TestReadAfterCancel(t *testing.T) {
 	})
 }
 
+// A Parse that goes on does not delay the end of a look, nor of the poller. Its content is not applied.
+func TestCancelDuringParse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parsing, end := make(chan struct{}), make(chan struct{})
+		p := Poller[string]{
+			Read:  func() ([]byte, error) { return []byte("huge"), nil },
+			Parse: func([]byte) (string, error) { close(parsing); <-end; return "huge", nil },
+			Apply: func(text string, _ [sha256.Size]byte) error { t.Errorf("%q was applied", text); return nil },
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-parsing; cancel() }()
+		if err := p.Look(ctx); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		began := time.Now()
+		if p.Wait(time.Second); time.Since(began) != time.Second {
+			t.Errorf("Wait took %v", time.Since(began))
+		}
+		close(end)
+		if p.Wait(time.Second); time.Since(began) != time.Second || p.parsing != nil {
+			t.Errorf("Wait took %v", time.Since(began))
+		}
+	})
+}
+
 // Content is applied once, after two reads that found it. Content that Apply refuses is
 // applied again, without another Parse.
 func TestLook(t *testing.T) {

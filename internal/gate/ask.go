@@ -15,12 +15,24 @@ type Gate struct {
 	failOpen bool
 	Log      *Log // of all requests that are not decided normally
 	Holds    bool // requests may hold permits while they run: call Release
+
+	kind    Kind
+	shedder any    // that the adapter asks; nil: none
+	uses    []*use // of the limiters and of the Shedder
 }
 
-// New returns a Gate for these limits, which Checked has accepted.
-func New(limits []Limit, failOpen bool, log *Log) *Gate {
+// New returns a Gate for these limits, which Checked has accepted, and for a Shedder or nil. Call Stands for each of its
+// places in a chain.
+func New(kind Kind, limits []Limit, shedder any, failOpen bool, log *Log) *Gate {
 	holds := slices.ContainsFunc(limits, func(l Limit) bool { return l.Holds() })
-	return &Gate{joint: jointOf(limits), failOpen: failOpen, Log: log, Holds: holds}
+	g := &Gate{joint: jointOf(limits), failOpen: failOpen, Log: log, Holds: holds, kind: kind, shedder: shedder}
+	for _, l := range limits {
+		g.uses = append(g.uses, useOf(kind, l.Limiter))
+	}
+	if shedder != nil {
+		g.uses = append(g.uses, useOf(kind, shedder))
+	}
+	return g
 }
 
 // Answer is the decision about a request. It is taken once: a client may leave between two looks at its context.

@@ -158,6 +158,7 @@ type Part struct {
 	// Given is the limit that came with the request, if GivenOK.
 	Given   hybridlimit.Limit
 	GivenOK bool                // the request brings a limit
+	Each    bool                // it counts the messages of a stream
 	View    hybridlimit.Limiter // of the request's class, from Limit.Class; nil: Limit.Limiter
 
 	Res hybridlimit.Result // Source is SourceUnknown if the limiter was not asked or gave no figures
@@ -167,6 +168,7 @@ type Part struct {
 	// Passed is set if the limiter failed and FailOpen admits the request.
 	Passed bool
 
+	before   int64              // units for which an adapter around this one has counted the request
 	returned bool               // its units were given back
 	permit   hybridlimit.Permit // held while the request runs; zero for the limit of a rate
 }

@@ -73,6 +73,7 @@ var product = map[string]rule{
 	"httplimit":                {inside: []string{".", "internal/clientkey", "internal/gate", "internal/ratelimitheader"}},
 	"otellimit":                {inside: []string{"."}, outside: []string{otel}},
 	"internal/filepoll":        {},
+	"internal/yamlbound":       {}, // shared by the modules limitfile/yamllimit and rls
 	"limitfile":                {inside: []string{".", "hybrid", "internal/filepoll"}, outside: []string{otel}},
 	"limittest":                {inside: []string{"."}}, // made for tests, but imports no test package
 }

@@ -17,6 +17,9 @@
 //     names to limits.
 //   - Names are taken as written: the key 007 is the text "007".
 //   - Only true and false are booleans, not yes and on.
+//   - A file has at most 32 768 values, or one for each 4 bytes if that is more. Names count
+//     as values. A line has at most 32 768, or one for each 8 bytes if that is more. So the
+//     memory of the parser is bounded before it runs.
 //
 // Take care with incomplete files: YAML without its last lines is often valid. A reader
 // cannot tell such a file from a complete one. Write a new file and rename it over the
@@ -33,6 +36,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/yamlbound"
 	"github.com/hybridlimit/hybridlimit/limitfile"
 )
 
@@ -40,11 +44,17 @@ import (
 // each other.
 const maxDepth = 8
 
+// bytesInLine is the bound of values in a line of more than 32 768 values.
+const bytesInLine = 8
+
 // Parse reads a file in YAML. It is for limitfile.Config.Parse, and for tests of files.
 // Its errors are those of limitfile.Parse, with the lines of the YAML.
 func Parse(name string, data []byte) (*limitfile.File, error) {
 	if err := limitfile.CheckText(name, data); err != nil {
 		return nil, err
+	}
+	if line, text := yamlbound.Problem(data, bytesInLine); text != "" {
+		return nil, problem(name, line, "YAML", text)
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var document, more yaml.Node
@@ -114,6 +124,7 @@ func node(name string, y *yaml.Node, depth int) (limitfile.Node, error) {
 			if err != nil {
 				return n, err
 			}
+			y.Content[i], y.Content[i+1] = nil, nil // for the garbage collector
 			n.Members = append(n.Members, limitfile.Member{Name: key.Value, Line: key.Line, Value: value})
 		}
 	}

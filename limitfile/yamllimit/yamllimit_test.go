@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -100,6 +101,42 @@ func TestManyLaughs(t *testing.T) {
 	_, err := yamllimit.Parse("limits.yaml", []byte(text))
 	if invalid, ok := errors.AsType[*hybridlimit.InvalidError](err); !ok || len(invalid.Violations) != 60 {
 		t.Errorf("%v", err)
+	}
+}
+
+// A file of many short values is refused before the parser makes a tree of it. It needed 467 MiB.
+func TestManyValues(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"in a line": {
+			"{" + strings.Repeat("x, ", 1<<20/3) + "}",
+			`limits.yaml:1 ("YAML") has about 699052 values in one line; the most are 32768, or one for each 8 bytes of a longer line`,
+		},
+		"in lines": {
+			"# names\n" + strings.Repeat("x:\n", 1<<20/3),
+			`limits.yaml:131074 ("YAML") has more than 262145 values up to this line, the most in a file of its length`,
+		},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := yamllimit.Parse("limits.yaml", []byte(c.text))
+		runtime.ReadMemStats(&after)
+		if err == nil || err.Error() != "limitfile: "+c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+		if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 8 {
+			t.Errorf("%s: %d MiB", name, mib)
+		}
+	}
+}
+
+// The largest files with one limit a line fit.
+func TestLargestFile(t *testing.T) {
+	var b strings.Builder
+	for i := 0; b.Len() < limitfile.MaxSize/4; i++ {
+		fmt.Fprintf(&b, "a%d: {limit: 1/s}\n", i)
+	}
+	if f, err := yamllimit.Parse("limits.yaml", []byte(b.String())); err != nil || len(f.Limiters()) < 50_000 {
+		t.Errorf("%.200v", err)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/hybridlimit/hybridlimit/internal/yamlbound"
 )
 
 // The bounds of Parse.
@@ -19,18 +21,22 @@ const (
 	maxDescriptors = 100_000  // in all files
 	maxVisits      = 4 << 20  // values in all files; an alias counts as the values that it stands for
 	maxPaths       = 64 << 20 // bytes of all paths of rules
-	maxViolations  = 100      // in one error; the last one counts the others
+	maxViolations  = 100      // in one error; after them parsing stops, and one more says so
 )
 
-// Parse reads files. Its error joins an *Error for each violation, up to a hundred. The Set is then nil.
+// Parse reads files. Its error joins an *Error for each violation. The Set is then nil. After a hundred violations
+// Parse stops, and a last *Error says so.
 //
 // Differences from the service of Envoy: it refuses duplicate fields, explicit tags other than those of the types of
-// a field, and what exceeds the bounds (4 MiB a file, 32 levels, 100 000 descriptors). It accepts numbers with a
-// point as texts. A rate_limit has three fields more: algorithm, burst and overshoot. A descriptor has one: floor.
+// a field, and a file beyond the bounds: 4 MiB a file, 32 levels, 100 000 descriptors, and 32 768 values a file, or one
+// for each 4 bytes if that is more. It accepts numbers with a point as texts. A rate_limit has three fields more:
+// algorithm, burst and overshoot. A descriptor has one: floor.
 func Parse(files []File, o Options) (*Set, error) {
 	b := &builder{merge: o.Merge, set: &Set{domains: map[string]*node{}}, paths: map[string]bool{}, floors: map[kind]map[float64]bool{}}
 	for _, f := range files {
-		b.load(f)
+		if b.load(f); b.stopped {
+			break
+		}
 	}
 	if err := b.err(); err != nil {
 		return nil, err
@@ -43,7 +49,6 @@ type builder struct {
 	merge bool
 	set   *Set
 	bad   []*Error
-	more  int // violations that bad does not have
 
 	file        string // that is read
 	paths       map[string]bool
@@ -51,11 +56,15 @@ type builder struct {
 	visits      int
 	descriptors int
 	pathBytes   int
-	stopped     bool // a bound was exceeded
+	stopped     bool // a bound was exceeded, or there are too many violations
 }
 
 // err returns the violations in the order of files and lines.
 func (b *builder) err() error {
+	var last *Error // says why parsing stopped
+	if len(b.bad) > maxViolations {
+		last, b.bad = b.bad[maxViolations], b.bad[:maxViolations]
+	}
 	order := map[string]int{}
 	for _, e := range b.bad {
 		if _, ok := order[e.File]; !ok {
@@ -69,21 +78,23 @@ func (b *builder) err() error {
 	for _, e := range b.bad {
 		all = append(all, e)
 	}
-	if b.more > 0 {
-		all = append(all, &Error{File: b.file, Text: fmt.Sprintf("%d more violations", b.more)})
+	if last != nil {
+		all = append(all, last)
 	}
 	return errors.Join(all...)
 }
 
-// add notes a violation.
+// add notes a violation. One more than maxViolations stops parsing.
 func (b *builder) add(line int, path string, kind Kind, value, text string) {
-	e := &Error{File: b.file, Line: line, Path: path, Text: text, Kind: kind, Value: value}
-	switch {
-	case len(b.bad) == maxViolations-1:
-		b.more++
-	default:
-		b.bad = append(b.bad, e)
+	if b.stopped {
+		return
 	}
+	if len(b.bad) == maxViolations {
+		b.stopped = true
+		line, path, kind, value = 0, "", Other, ""
+		text = fmt.Sprintf("has more violations; parsing stopped here after %d; correct these first", maxViolations)
+	}
+	b.bad = append(b.bad, &Error{File: b.file, Line: line, Path: path, Text: text, Kind: kind, Value: value})
 }
 
 // warn notes a place without effect.
@@ -97,10 +108,7 @@ func (b *builder) warn(line int, path, text string) {
 func (b *builder) stop(line int, path, text string) {
 	if !b.stopped {
 		b.stopped = true
-		if len(b.bad) == maxViolations-1 { // this one must be in the list
-			b.bad, b.more = b.bad[:maxViolations-2], b.more+1
-		}
-		b.add(line, path, Other, "", text)
+		b.bad = append(b.bad, &Error{File: b.file, Line: line, Path: path, Text: text})
 	}
 }
 
@@ -109,6 +117,10 @@ func (b *builder) load(f File) {
 	b.file = f.Name
 	if len(f.Data) > maxFile {
 		b.add(0, "", Other, "", fmt.Sprintf("is longer than %d bytes", maxFile))
+		return
+	}
+	if line, text := yamlbound.Problem(f.Data, yamlbound.BytesPerValue); text != "" {
+		b.add(line, "", Other, "", text)
 		return
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(f.Data))
@@ -172,12 +184,14 @@ func (b *builder) root(n *yaml.Node) {
 	}
 }
 
-// foreign returns the names of the fields of an object that has no field of a configuration.
+// foreign returns the names of the fields of an object that has no field of a configuration. None of its first hundred
+// fields may even be a misspelled one.
 func foreign(n *yaml.Node) string {
 	var names []string
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name := n.Content[i].Value
-		if near(name, everyField) != "" || n.Content[i].Kind != yaml.ScalarNode || isMerge(n.Content[i]) || !isText(n.Content[i]) {
+		known := slices.Contains(everyField, name) || i < 200 && near(name, everyField) != ""
+		if known || n.Content[i].Kind != yaml.ScalarNode || isMerge(n.Content[i]) || !isText(n.Content[i]) {
 			return ""
 		}
 		if len(names) < 5 {

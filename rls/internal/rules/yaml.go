@@ -284,17 +284,20 @@ func abridged(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
+var separators = strings.NewReplacer("_", "", "-", "", " ", "")
+
+// plain returns a name without differences that do not matter to near.
+func plain(name string) string { return separators.Replace(strings.ToLower(name)) }
+
 // near returns the word that a name probably means; empty: none.
 func near(name string, words []string) string {
-	plain := func(s string) string {
-		return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
-	}
 	if len(name) > 40 {
 		return ""
 	}
 	best, word := 3, ""
+	name = plain(name)
 	for _, w := range words {
-		if d := distance(plain(name), plain(w)); d < best && d*3 <= len(w) {
+		if d := distance(name, plain(w)); d < best && d*3 <= len(w) {
 			best, word = d, w
 		}
 	}
