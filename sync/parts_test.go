@@ -83,10 +83,12 @@ func TestRefusedWhatever(t *testing.T) {
 				return wire.Reply{}, refusal("HLBATCH unreadable limit")
 			}
 			var items []*item
+			var all []ratesync.Item // in one batch
 			for i := range wire.MaxOps {
 				items = append(items, newItem(t, fmt.Sprint("k", i), 1))
-				w.Enqueue(0, items[i], now())
+				all = append(all, items[i])
 			}
+			w.EnqueueAll(0, all)
 			time.Sleep(30 * time.Millisecond)
 			if s := w.Stats(); s.Messages > 7 || !closes && s.Refused != wire.MaxOps {
 				t.Errorf("%+v", s)
