@@ -22,6 +22,9 @@ func left(t *testing.T, l *local.Limiter, key string) int64 {
 }
 
 // A request that meets the same limit twice counts once, and its response has one item. It counted twice.
+// otherKey is the key of another middleware in the context.
+type otherKey struct{}
+
 func TestSameLimitTwice(t *testing.T) {
 	type wrap = func(http.Handler) http.Handler
 	chain := func(h http.Handler, around ...wrap) http.Handler {
@@ -34,7 +37,7 @@ func TestSameLimitTwice(t *testing.T) {
 	between := func(next http.Handler) http.Handler { // what other middleware and a mux do
 		mux := http.NewServeMux()
 		mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-			r = r.WithContext(context.WithValue(r.Context(), struct{}{}, 1))
+			r = r.WithContext(context.WithValue(r.Context(), otherKey{}, 1))
 			r.URL = new(*r.URL) // as http.StripPrefix
 			next.ServeHTTP(w, r)
 		})

@@ -1,4 +1,4 @@
-//go:build search && !race
+//go:build search && !race && unix
 
 package hybrid
 

@@ -24,7 +24,7 @@ func TestUseOf(t *testing.T) {
 	if useOf(HTTP, l) != one || useOf(HTTP, new(limiter)) == one {
 		t.Error("the use of a limiter is not its own")
 	}
-	if useOf(HTTP, funcLimiter{}) == useOf(HTTP, funcLimiter{}) {
+	if first, second := useOf(HTTP, funcLimiter{}), useOf(HTTP, funcLimiter{}); first == second {
 		t.Error("limiters that cannot be compared share a use")
 	}
 	runtime.KeepAlive(one)

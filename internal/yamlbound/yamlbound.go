@@ -64,7 +64,7 @@ func cutLine(data []byte) (line, rest []byte) {
 // comment reports whether a line has no values: it begins with #, and cannot end a quoted text that began before it.
 func comment(line []byte) bool {
 	line = bytes.TrimLeft(line, " \t")
-	return len(line) > 0 && line[0] == '#' && bytes.IndexAny(line, "\"'") < 0
+	return len(line) > 0 && line[0] == '#' && !bytes.ContainsAny(line, "\"'")
 }
 
 // values returns about the number of values in a line, names included. An entry, up to a comma or the end of the line,
