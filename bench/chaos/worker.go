@@ -228,21 +228,7 @@ func (w *worker) stats() hybrid.Stats {
 		if name == "" {
 			continue
 		}
-		s := view.Stats()
-		sum.Admitted += s.Admitted
-		sum.Paid += s.Paid
-		sum.Granted += s.Granted
-		sum.Held += s.Held
-		sum.Owed += s.Owed
-		sum.Netted += s.Netted
-		sum.Expired += s.Expired
-		sum.Lost += s.Lost
-		sum.Dropped += s.Dropped
-		sum.Uncertain += s.Uncertain
-		sum.Forgiven += s.Forgiven
-		sum.Returned += s.Returned
-		sum.Refunded += s.Refunded
-		sum.Resynced += s.Resynced
+		neighbours.AddStats(&sum, view.Stats())
 	}
 	return sum
 }

@@ -138,6 +138,20 @@ func TestAnotherLimitVoidsLeaseOfNextWindow(t *testing.T) {
 	}
 }
 
+// A lowered limit of the same windows gives back what is leased, each unit to its window.
+func TestLoweredLimitGivesLeasesBack(t *testing.T) {
+	c := windowTerms()
+	a, _ := aheadOf(c, leaseOfNext())
+	ahead, here := a.askedAhead, a.askedAhead-1
+	a.leases[0] = lease{units: 2, end: a.ahead.end, window: here}
+	if lost := a.Adapt(NewPlan(c.Limit), NewPlan(hybridlimit.FixedWindow(4, time.Second)), sec); lost != 0 || a.Leased() != 0 {
+		t.Errorf("%d units lost, %d leased", lost, a.Leased())
+	}
+	if first, second := a.refunds.take(), a.refunds.take(); first != (refund{2, here}) || second != (refund{3, ahead}) {
+		t.Errorf("given back: %+v and %+v", first, second)
+	}
+}
+
 // An answer that comes after the limit has changed leases nothing of the next window of the old limit.
 func TestLeaseOfNextWindowUnderTheOldLimitIsLost(t *testing.T) {
 	c := windowTerms()

@@ -23,25 +23,29 @@ func (s *Set) Report() Report {
 	for _, l := range s.limiters {
 		b := l.books
 		for _, v := range l.views {
-			add(&b.Stats, v.Stats())
+			AddStats(&b.Stats, v.Stats())
 		}
 		r.Books = append(r.Books, b)
 	}
 	return r
 }
 
-func add(sum *hybrid.Stats, s hybrid.Stats) {
+// AddStats adds the units of a limiter, or of one of its classes, to a sum.
+func AddStats(sum *hybrid.Stats, s hybrid.Stats) {
 	sum.Admitted += s.Admitted
 	sum.Paid += s.Paid
 	sum.Granted += s.Granted
 	sum.Held += s.Held
 	sum.Owed += s.Owed
+	sum.Netted += s.Netted
 	sum.Expired += s.Expired
 	sum.Lost += s.Lost
 	sum.Dropped += s.Dropped
 	sum.Uncertain += s.Uncertain
 	sum.Forgiven += s.Forgiven
+	sum.Returned += s.Returned
 	sum.Refunded += s.Refunded
+	sum.Resynced += s.Resynced
 }
 
 // World is what a world does to its processes.

@@ -196,9 +196,7 @@ func (s *Set) joint(one, other *neighbour, n int64) {
 		return
 	}
 	s.told(one, asks[0].Result, nil)
-	if other != one { // asks for one key add up, and each has the whole result
-		s.told(other, asks[1].Result, nil)
-	}
+	s.told(other, asks[1].Result, nil) // also if it is the same one: asks for one key add up
 }
 
 // fly starts a call, or ends the oldest one.

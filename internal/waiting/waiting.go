@@ -154,17 +154,23 @@ func (p *place) denied(ctx context.Context, wait, trip time.Duration) error {
 }
 
 // next returns the time after which the process asks again when a call was served, whose units are there in wait. 0: at once,
-// because there is a unit for each process. Until then units add up to a burst at most, of which the last one is for the half unit
+// because there is a unit for each process, or no other process. Until then units add up to a burst at most, of which the last one is for the half unit
 // that the process comes later. A shorter time would let a process that asks when the others have booked least get more than they.
 func (c Caller) next(wait, trip time.Duration, left int64) time.Duration {
 	round, burst := c.Turn()
-	if there := time.Duration(left) * *c.Each; wait == 0 {
-		if there >= round || round <= *c.Each {
-			return 0
-		}
-		burst -= there
+	there := time.Duration(0) // in which the units come back that are there
+	if wait == 0 {
+		there = time.Duration(left) * *c.Each
 	}
-	return min(round, wait+max(0, burst-*c.Each), longestPause) + min(max(c.step()/2, trip), burst) - trip
+	if round <= max(there, *c.Each) {
+		return 0
+	}
+	burst -= there
+	pause := min(round, wait+max(0, burst-*c.Each), longestPause) + min(max(c.step()/2, trip), burst)
+	if wait == 0 { // of units that nobody has booked, each process takes as many: a longer round would leave some to the luckiest
+		pause = min(pause, round)
+	}
+	return pause - trip
 }
 
 // longestPause bounds the time that a process leaves to others: the limit may change meanwhile, and units may be given back.
