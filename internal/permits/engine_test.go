@@ -146,6 +146,43 @@ func TestOneRefusal(t *testing.T) {
 	}
 }
 
+// TestAHolderThatCameBack checks that a look that began before the last message of a holder was heard of does not show it dead. The
+// holder was silent, sent a heartbeat, and then that message: the look may have missed the heartbeat. Regression: its permits were
+// taken off while its calls ran.
+func TestAHolderThatCameBack(t *testing.T) {
+	named := func(number int64) []permits.Claim { return []permits.Claim{{Process: "q", Number: number}} }
+	for _, before := range []bool{false, true} { // the message is heard of before the answer to the look
+		m := permits.Member{Period: period}
+		m.Suspect(named(1), second)
+		look := func(sent, answered int64, meanwhile func()) {
+			p := m.Beat(sent)
+			meanwhile()
+			m.Beaten(p, sent, answered, 1, []int64{5}[:len(p.Suspects)])
+		}
+		none := func() {}
+		look(2*second, 2*second, none)
+		look(3*second, 3*second, none)
+		if m.Dead("q") {
+			t.Fatal("dead after one period")
+		}
+		back := func() { m.Suspect(named(2), 4*second+second/10) }
+		if before {
+			look(4*second, 4*second+second/5, back)
+		} else {
+			if look(4*second, 4*second+second/20, none); !m.Dead("q") {
+				t.Fatal("not dead after two periods without a heartbeat")
+			}
+			back()
+		}
+		if m.Dead("q") {
+			t.Errorf("heard of its message before the answer: %t: a holder that came back is dead", before)
+		}
+		if look(5*second, 5*second, none); !m.Dead("q") {
+			t.Errorf("heard of its message before the answer: %t: a holder without a heartbeat is not dead", before)
+		}
+	}
+}
+
 // TestMember checks when a process is a member, and when its holdings must be told again.
 func TestMember(t *testing.T) {
 	m := permits.Member{Period: period}
