@@ -74,7 +74,8 @@ func (b *Breaker) patient(class Class, took time.Duration) time.Duration {
 	if b.shortest > 0 && b.shortest <= most {
 		most += extra * b.shortest
 	}
-	if class == Success && took > 0 {
+	if class == Success {
+		took = max(took, 1) // a clock may be coarse, and 0 stands for no call
 		if b.shortest == 0 || took < b.shortest {
 			b.shortest = took
 		} else {

@@ -20,6 +20,7 @@ func TestFarIsNotSlow(t *testing.T) {
 		{"far, with new connections", []time.Duration{90 * ms, 270 * ms, 270 * ms, 360 * ms, 270 * ms}, false},
 		{"far, and slow", []time.Duration{90 * ms, 400 * ms, 400 * ms, 400 * ms}, true},
 		{"always slow", []time.Duration{150 * ms, 150 * ms, 150 * ms}, true},
+		{"near by a coarse clock, then far, then slow", []time.Duration{0, 60 * ms, 200 * ms, 200 * ms, 200 * ms}, true},
 		{"near, then slow", []time.Duration{ms, 110 * ms, 110 * ms, 110 * ms}, true},
 	} {
 		b, err := circuit.New(breaker.Config{OpenFor: time.Hour})

@@ -84,12 +84,12 @@ func (m *model) end(c *modelCall, took time.Duration, err error) {
 	if m.shortest > 0 && m.shortest <= most { // three round trips more
 		most += 3 * m.shortest
 	}
-	switch {
-	case class != circuit.Success || took <= 0:
-	case m.shortest == 0 || took < m.shortest:
-		m.shortest = took
+	switch seen := max(took, 1); {
+	case class != circuit.Success:
+	case m.shortest == 0 || seen < m.shortest:
+		m.shortest = seen
 	default:
-		m.shortest += (took - m.shortest) / 1024
+		m.shortest += (seen - m.shortest) / 1024
 	}
 	if m.cfg.SlowCall > 0 && took > most && class != circuit.Failure {
 		class, err = circuit.Failure, breaker.ErrSlow
