@@ -59,8 +59,10 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 	}
 	var each time.Duration
 	var burst time.Duration // in which it comes back
-	who := waiting.Caller{Package: "hybrid", Key: key, N: n, Done: l.done, Longest: longest * time.Microsecond, Lines: &l.lines, Each: &each,
-		Turn: func() (time.Duration, time.Duration) { return time.Duration(l.fleet.Size()) * each, burst }}
+	who := waiting.Caller{
+		Package: "hybrid", Key: key, N: n, Done: l.done, Longest: longest * time.Microsecond, Lines: &l.lines, Each: &each,
+		Turn: func() (time.Duration, time.Duration) { return time.Duration(l.fleet.Size()) * each, burst },
+	}
 	return who.Wait(ctx, func(most time.Duration) (hybridlimit.Result, func(context.Context) error, error) {
 		if err := l.check(key, n); err != nil {
 			return hybridlimit.Result{}, nil, err
@@ -127,8 +129,9 @@ func (l *Limiter) bookAt(ctx context.Context, key string, at place, res hybridli
 			return l.answer(key, l.fill(res, at.plan, v, n), n), back, nil
 		}
 	}
+	inHand := back // the results of this function change when the caller leaves, and the booking goes on
 	return l.apart(ctx, func(ctx context.Context) (hybridlimit.Result, booked, error) {
-		return l.bookInRedis(ctx, key, at, e, w, again, res, back, n, most, retry)
+		return l.bookInRedis(ctx, key, at, e, w, again, res, inHand, n, most, retry)
 	}, func(ctx context.Context, back booked) { _ = l.takeBack(ctx, key, at, n, back) })
 }
 
