@@ -41,10 +41,10 @@ func (x *explanation) explainOverflow(why string) {
 		return
 	}
 	left := t.Share.Left(t.Size, x.now)
-	const some = full + ", and of its share of %d units %.4g are left"
+	const some = full + ", and of its share of %d units %v are left"
 	if left >= float64(1+t.Floor)-fallback.Slack {
-		x.allow(hybridlimit.SourceFallback, some, policy, why, t.Burst, left)
+		x.allow(hybridlimit.SourceFallback, some, policy, why, t.Burst, rounded(left))
 		return
 	}
-	x.deny(hybridlimit.SourceFallback, x.now+t.Share.Wait(t.Size, 1, x.now), some, policy, why, t.Burst, left)
+	x.deny(hybridlimit.SourceFallback, x.now+t.Share.Wait(t.Size, 1, x.now), some, policy, why, t.Burst, rounded(left))
 }

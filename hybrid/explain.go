@@ -2,6 +2,8 @@ package hybrid
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -172,6 +174,11 @@ func long(ns int64) string {
 	default:
 		return fmt.Sprintf("%d h", int(d.Hours()))
 	}
+}
+
+// rounded returns units of a share for a sentence: to a thousandth, and without an exponent.
+func rounded(units float64) string {
+	return strconv.FormatFloat(math.Round(units*1000)/1000, 'f', -1, 64)
 }
 
 func units(n int64) string {

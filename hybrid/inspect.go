@@ -399,8 +399,8 @@ func (x *explanation) explainFallback(v account.Verdict) {
 	case account.LocalNever:
 		x.deny(hybridlimit.SourceFallback, 0, "the fallback (%v) decides since %s", name, why)
 	case account.LocalUnits:
-		x.allow(hybridlimit.SourceFallback, "the fallback (%v) decides since %s: this process has %.4g of its %d units left", name, why, left, most)
+		x.allow(hybridlimit.SourceFallback, "the fallback (%v) decides since %s: this process has %v of its %d units left", name, why, rounded(left), most)
 	default:
-		x.deny(hybridlimit.SourceFallback, x.now+v.Retry, "the fallback (%v) decides since %s: this process has %.4g of its %d units left", name, why, left, most)
+		x.deny(hybridlimit.SourceFallback, x.now+v.Retry, "the fallback (%v) decides since %s: this process has %v of its %d units left", name, why, rounded(left), most)
 	}
 }

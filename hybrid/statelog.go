@@ -2,7 +2,9 @@ package hybrid
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -124,16 +126,27 @@ func (s *stateLog) breaker(which int, c breaker.Change, h *Hub) {
 // starvedFrom is the delay of a process from which it, and not Redis, is the likely cause of late answers: that of MaxWait.
 const starvedFrom = 20 * time.Millisecond
 
-// whyBroken returns the line for a hub that falls back while its process runs late by so much.
-func whyBroken(late time.Duration) (msg string, attrs []any) {
-	if late < starvedFrom {
+// whyBroken returns the line for a hub that falls back by a cause while its process runs late by so much.
+func whyBroken(late time.Duration, cause error) (msg string, attrs []any) {
+	if late < starvedFrom || !tooLate(cause) {
 		return msgBroken, nil
 	}
 	return msgStarved, []any{slog.Duration("late", late)}
 }
 
+// tooLate reports whether a failure is only that an answer came too late. A refused connection is one of Redis, also if a call
+// then waited for it in vain.
+func tooLate(cause error) bool {
+	var op *net.OpError
+	if errors.As(cause, &op) && !op.Timeout() {
+		return false
+	}
+	var timeout interface{ Timeout() bool }
+	return errors.Is(cause, breaker.ErrSlow) || errors.As(cause, &timeout) && timeout.Timeout()
+}
+
 func (s *stateLog) fellBack(c breaker.Change, h *Hub, skipped int) {
-	msg, attrs := whyBroken(h.clock.Late())
+	msg, attrs := whyBroken(h.clock.Late(), c.Cause)
 	attrs = append(attrs, slog.Any("cause", c.Cause))
 	alone := ""
 	for _, l := range h.all() {
