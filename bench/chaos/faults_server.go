@@ -86,7 +86,7 @@ func busyScript(ctx context.Context, s *scene) (func() error, error) {
 	if err := n.do(ctx, "CONFIG", "SET", "lua-time-limit", "100"); err != nil {
 		return nil, err
 	}
-	own := adminClient(n.Addr())
+	own := adminClient(n.Addr(), runner)
 	done := make(chan error, 1)
 	go func() { done <- own.Eval(ctx, "while true do end", nil).Err() }()
 	err := until(ctx, patience, "the script is busy", func() bool {

@@ -39,7 +39,7 @@ func (w *world) startSentinels() error {
 		w.sentinels = append(w.sentinels, s)
 	}
 	for _, s := range w.sentinels {
-		rdb := adminClient(s.Addr())
+		rdb := adminClient(s.Addr(), "")
 		defer rdb.Close()
 		if err := until(ctx, patience, "Sentinels know of each other and of the replica", func() bool {
 			text, _ := rdb.Info(ctx, "sentinel").Result()

@@ -42,7 +42,12 @@ type node struct {
 var aofArgs = []string{
 	"--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0", "--rdbcompression", "no",
 	"--aof-disable-auto-gc", "yes",
+	"--user", runner, "on", "nopass", "~*", "&*", "+@all",
 }
+
+// runner is the user of the runner's own connections. Faults change the password and the rights of the default user, and the
+// runner may have to connect again meanwhile.
+const runner = "runner"
 
 func startNode(attic string, opts ...redistest.Option) (*node, error) {
 	srv, err := redistest.Start(append([]redistest.Option{redistest.WithArgs(aofArgs...)}, opts...)...)
@@ -54,17 +59,17 @@ func startNode(attic string, opts ...redistest.Option) (*node, error) {
 		srv.Close()
 		return nil, err
 	}
-	n := &node{Server: srv, proxy: p, admin: adminClient(srv.Addr())}
+	n := &node{Server: srv, proxy: p, admin: adminClient(srv.Addr(), runner)}
 	n.attic = filepath.Join(attic, strconv.Itoa(srv.Port()))
 	return n, os.MkdirAll(n.attic, 0o700)
 }
 
-// adminClient returns a client with one connection. Faults that refuse clients
+// adminClient returns a client with one connection, as a user without a password; "": the default user. Faults that refuse clients
 // leave this connection open. The client gives up early and does not retry,
 // because the runner does.
-func adminClient(addr string) *redis.Client {
+func adminClient(addr, user string) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr: addr, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DialTimeout: time.Second, ReadTimeout: 3 * time.Second,
+		Addr: addr, Username: user, Password: user, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DialTimeout: time.Second, ReadTimeout: 3 * time.Second,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 }
