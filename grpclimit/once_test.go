@@ -127,7 +127,9 @@ func TestSameLimitTwiceOfAStream(t *testing.T) {
 		for i := range int64(30) {
 			err := around[0](nil, &messages{ctx: t.Context(), left: 3}, info, func(srv any, ss grpc.ServerStream) error {
 				return around[1](srv, ss, info, func(_ any, ss grpc.ServerStream) error {
-					for ss.RecvMsg(new(int)) == nil {
+					var err error
+					for err == nil {
+						err = ss.RecvMsg(new(int))
 					}
 					return nil
 				})

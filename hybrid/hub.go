@@ -217,8 +217,10 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 	if err != nil {
 		return nil, err
 	}
-	shared := &family{hub: h, flight: flight, classes: classes.Of(cfg.Classes), release: release, done: make(chan struct{}), ready: make(chan struct{}),
-		shares: fallback.New(cfg.MaxKeys), bookings: newBookings()}
+	shared := &family{
+		hub: h, flight: flight, classes: classes.Of(cfg.Classes), release: release, done: make(chan struct{}), ready: make(chan struct{}),
+		shares: fallback.New(cfg.MaxKeys), bookings: newBookings(),
+	}
 	for _, class := range shared.classes {
 		v := &Limiter{family: shared, clock: h.clock, cfg: cfg, class: class, store: newStore(cfg.MaxKeys, h.clock.Void)}
 		v.hist = h.metrics.histograms(v.attributes()...)

@@ -30,8 +30,9 @@ func TestRetryAfterIsRight(t *testing.T) {
 					for i := range 12 {
 						key := fmt.Sprint("k", i%2)
 						time.Sleep(time.Duration(i*371) * time.Millisecond)
-						var res hybridlimit.Result
-						for res = ask(t, l, key, 1); res.Allowed; res = ask(t, l, key, 1) {
+						res := ask(t, l, key, 1)
+						for res.Allowed {
+							res = ask(t, l, key, 1)
 						}
 						for range i % 3 { // a later denial
 							time.Sleep(res.RetryAfter / 3)

@@ -56,8 +56,10 @@ func BenchmarkShutdown(b *testing.B) {
 			srv := redistest.New(b)
 			for range b.N {
 				b.StopTimer()
-				h, err := NewHub(srv.Client(b), HubConfig{Logger: slog.New(slog.DiscardHandler),
-					SyncTimeout: 5 * time.Second, Breaker: breaker.Config{SlowCall: time.Minute}})
+				h, err := NewHub(srv.Client(b), HubConfig{
+					Logger:      slog.New(slog.DiscardHandler),
+					SyncTimeout: 5 * time.Second, Breaker: breaker.Config{SlowCall: time.Minute},
+				})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -338,8 +338,11 @@ func TestLogInAnEnvelope(t *testing.T) {
 			inTheLog  int
 			atMessage string
 		}{
-			{1, false, false, 3, 1, "first"}, {1, false, true, 3, 1, "again"}, {2, false, false, 6, 2, "another"},
-			{2, true, true, 6, 0, "again after the log was lost"}, {3, false, false, 9, 1, "another after that"},
+			{1, false, false, 3, 1, "first"},
+			{1, false, true, 3, 1, "again"},
+			{2, false, false, 6, 2, "another"},
+			{2, true, true, 6, 0, "again after the log was lost"},
+			{3, false, false, 9, 1, "another after that"},
 		} {
 			now := start + int64(i)
 			if tc.lost {

@@ -53,6 +53,7 @@ func TestBadOpsCostNoOthers(t *testing.T) {
 						w.Enqueue(0, items[i], now())
 					}
 					time.Sleep(20 * time.Second)
+					synctest.Wait()
 					for i, it := range items {
 						switch name := it.name; {
 						case bad[i] && it.account() != [4]int64{0, 0, 0, 2}:

@@ -178,12 +178,12 @@ func (s *Set) reserve(ctx context.Context, l *neighbour, view *hybrid.Limiter, n
 		s.told(l, hybridlimit.Result{}, err)
 		return
 	}
-	if r.Result.Delay > 0 && l.ahead { // the units come back after the test
-		s.gave(l, 0, r.Result.Source, r.Cancel(context.Background()))
+	if r.Delay > 0 && l.ahead { // the units come back after the test
+		s.gave(l, 0, r.Source, r.Cancel(context.Background()))
 		return
 	}
 	if s.told(l, r.Result, nil) && s.draw(2) == 0 {
-		s.gave(l, n, r.Result.Source, r.Cancel(context.Background()))
+		s.gave(l, n, r.Source, r.Cancel(context.Background()))
 	}
 }
 

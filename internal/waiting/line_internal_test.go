@@ -33,6 +33,7 @@ func answers(all ...hybridlimit.Result) Book {
 }
 
 func delayed(d time.Duration) hybridlimit.Result { return hybridlimit.Result{Allowed: true, Delay: d} }
+
 func refused(d time.Duration) hybridlimit.Result { return hybridlimit.Result{RetryAfter: d, Limit: 1} }
 
 // TestLinesAreBounded checks that keys that were served leave no line for longer than the turn of their process, and never more

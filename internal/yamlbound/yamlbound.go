@@ -101,7 +101,7 @@ func indicates(c, prev, next, before byte) int {
 	switch {
 	case c == '[' || c == '{',
 		(c == ']' || c == '}') && bytes.IndexByte([]byte("[]{},"), before) >= 0, // a token without a value
-		c == ':' && !(inWord(prev) && inWord(next)),                             // not that of an address or a time
+		c == ':' && (!inWord(prev) || !inWord(next)),                            // not that of an address or a time
 		c == '-' && blank(prev) && blank(next),
 		(c == '!' || c == '&' || c == '*') && (blank(prev) || bytes.IndexByte([]byte("[]{},:"), prev) >= 0):
 		return 1
