@@ -123,12 +123,10 @@ func (s *stateLog) breaker(which int, c breaker.Change, h *Hub) {
 	}
 }
 
-// starvedFrom is the delay of a process from which it, and not Redis, is the likely cause of late answers: that of MaxWait.
-const starvedFrom = 20 * time.Millisecond
-
-// whyBroken returns the line for a hub that falls back by a cause while its process runs late by so much.
-func whyBroken(late time.Duration, cause error) (msg string, attrs []any) {
-	if late < starvedFrom || !tooLate(cause) {
+// whyBroken returns the line for a hub that falls back by a cause while its process runs late by so much. From a quarter of
+// SyncTimeout on, the process, and not Redis, is the likely cause of late answers.
+func whyBroken(late, syncTimeout time.Duration, cause error) (msg string, attrs []any) {
+	if late < syncTimeout/4 || !tooLate(cause) {
 		return msgBroken, nil
 	}
 	return msgStarved, []any{slog.Duration("late", late)}
@@ -146,7 +144,7 @@ func tooLate(cause error) bool {
 }
 
 func (s *stateLog) fellBack(c breaker.Change, h *Hub, skipped int) {
-	msg, attrs := whyBroken(h.clock.Late(), c.Cause)
+	msg, attrs := whyBroken(h.clock.Late(), h.cfg.SyncTimeout, c.Cause)
 	attrs = append(attrs, slog.Any("cause", c.Cause))
 	alone := ""
 	for _, l := range h.all() {

@@ -25,8 +25,8 @@ func TestWhyBroken(t *testing.T) {
 		want  string
 	}{
 		{0, context.DeadlineExceeded, msgBroken},
-		{5 * time.Millisecond, context.DeadlineExceeded, msgBroken},
-		{starvedFrom, context.DeadlineExceeded, msgStarved},
+		{60 * time.Millisecond, context.DeadlineExceeded, msgBroken},
+		{63 * time.Millisecond, context.DeadlineExceeded, msgStarved},
 		{time.Second, fmt.Errorf("slow: %w", breaker.ErrSlow), msgStarved},
 		{time.Second, &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}, msgStarved},
 		{time.Second, refused, msgBroken},
@@ -34,7 +34,7 @@ func TestWhyBroken(t *testing.T) {
 		{time.Second, io.EOF, msgBroken},
 		{time.Second, nil, msgBroken},
 	} {
-		msg, attrs := whyBroken(tc.late, tc.cause)
+		msg, attrs := whyBroken(tc.late, defaultTimeout, tc.cause)
 		if msg != tc.want || len(attrs) != map[string]int{msgStarved: 1}[tc.want] {
 			t.Errorf("%v late, %v: %q, %v", tc.late, tc.cause, msg, attrs)
 		}
