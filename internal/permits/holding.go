@@ -43,6 +43,7 @@ type Holding struct {
 
 	claims    []Claim // holdings of dead processes
 	holders   []Claim // the other holders at the last refusal
+	heard     []int64 // ns; of each holder: the first of the refusals in a row that named this message of it
 	holdersAt int64   // ns
 }
 

@@ -52,7 +52,7 @@ func (p *process) beaten(again bool) {
 		}
 		dead := p.member.Dead
 		if p.w.mutant == "look" {
-			dead = func(string) bool { return true }
+			dead = func(string, int64) bool { return true }
 		}
 		h.lists = h.Accuse(p.conditions(), p.w.Now, dead)
 		p.settle(h)

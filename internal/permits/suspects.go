@@ -12,11 +12,10 @@ const MaxSuspects = 64
 // look is what a process knows of a suspect: a holder of a key at which the process was refused.
 type look struct {
 	named int64 // ns; the last refusal that named it
-	wrote int64 // the number of its last message, by the refusals
-	heard int64 // ns; the refusal that told of that message first
 	beat  int64 // its last heartbeat
 	since int64 // ns; the time at which this process saw that heartbeat first
 	at    int64 // ns; the last look; 0: none
+	sent  int64 // ns; that look was sent
 	dead  bool
 }
 
@@ -32,9 +31,6 @@ func (m *Member) Suspect(holders []Claim, now int64) {
 	for _, h := range holders {
 		l := m.looks[h.Process]
 		l.named = now
-		if h.Number > l.wrote {
-			l.wrote, l.heard, l.dead = h.Number, now, false
-		}
 		m.looks[h.Process] = l
 	}
 }
@@ -57,9 +53,7 @@ func (m *Member) suspects(now int64) []string {
 	return all[:min(len(all), MaxSuspects)]
 }
 
-// look notes the last heartbeat of a suspect. A holder is dead if its heartbeat has not changed for as long as a holding lives, and
-// the look at it began after this process heard of its last message. An earlier look may have missed the heartbeat with which the
-// holder came back before that message: its permits would be taken off while its calls run.
+// look notes the last heartbeat of a suspect. A holder is dead if its heartbeat has not changed for as long as a holding lives.
 func (m *Member) look(process string, beat, sent, now int64) {
 	l, ok := m.looks[process]
 	if !ok {
@@ -68,9 +62,12 @@ func (m *Member) look(process string, beat, sent, now int64) {
 	if l.at == 0 || l.beat != beat {
 		l.beat, l.since = beat, now
 	}
-	l.at, l.dead = now, sent >= l.heard && sent-l.since >= m.life()
+	l.at, l.sent, l.dead = now, sent, sent-l.since >= m.life()
 	m.looks[process] = l
 }
 
-// Dead reports whether a process is dead, by the last look at it.
-func (m *Member) Dead(process string) bool { return m.looks[process].dead }
+// Dead reports whether a process is dead, by the last look at it, if that was sent after a time (ns): see Holding.Accuse.
+func (m *Member) Dead(process string, heard int64) bool {
+	l := m.looks[process]
+	return l.dead && l.sent >= heard
+}

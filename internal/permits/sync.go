@@ -1,5 +1,7 @@
 package permits
 
+import "slices"
+
 // Op returns the op of the holding for the message that is sent now. Permits that it does not keep are not used until the answer.
 func (h *Holding) Op(c *Conditions, now int64) Op {
 	h.smooth(now)
@@ -105,20 +107,29 @@ func (h *Holding) gap() float64 {
 // refused plans the next ask of calls that were refused, and notes the holders.
 func (h *Holding) refused(op Op, r Reply, refused bool, now int64, jitter float64) {
 	if !refused {
-		h.retry, h.holders = 0, nil
+		h.retry, h.holders, h.heard = 0, nil, nil
 		return
 	}
 	h.retry = min(max(2*h.retry, firstRetry), lastRetry)
 	h.retryAt = now + int64(float64(h.retry)*(0.75+0.5*jitter))
-	h.holders, h.holdersAt = r.Holders, now
+	heard := make([]int64, len(r.Holders))
+	for i, holder := range r.Holders {
+		heard[i] = now
+		if before := slices.Index(h.holders, holder); before >= 0 {
+			heard[i] = h.heard[before]
+		}
+	}
+	h.holders, h.heard, h.holdersAt = r.Holders, heard, now
 }
 
 // Holders returns the holders that the last refusal named, for Member.Suspect.
 func (h *Holding) Holders() []Claim { return h.holders }
 
 // Accuse takes the holdings of dead processes off with the next op. It is called after each heartbeat for a holding that was
-// refused, until it reports that the refusal is too old. dead reports whether a process is dead.
-func (h *Holding) Accuse(c *Conditions, now int64, dead func(process string) bool) (more bool) {
+// refused, until it reports that the refusal is too old. dead reports whether a process is dead by a look that was sent after the
+// message of the holding was heard of. An earlier look may have missed the heartbeat with which the holder came back before that
+// message: its permits would be taken off while its calls run.
+func (h *Holding) Accuse(c *Conditions, now int64, dead func(process string, heard int64) bool) (more bool) {
 	if now-h.holdersAt > suspected(c.Period) {
 		h.holders = nil
 	}
@@ -126,8 +137,8 @@ func (h *Holding) Accuse(c *Conditions, now int64, dead func(process string) boo
 		return false
 	}
 	before := len(h.claims)
-	for _, holder := range h.holders {
-		if dead(holder.Process) {
+	for i, holder := range h.holders {
+		if dead(holder.Process, h.heard[i]) {
 			h.claims = append(h.claims, holder)
 		}
 	}
