@@ -14,19 +14,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// undecided is a limiter that cannot decide.
-type undecided struct{}
-
-func (undecided) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
-	return undecided{}.AllowN(ctx, key, 1)
-}
-
-func (undecided) AllowN(context.Context, string, int64) (hybridlimit.Result, error) {
-	return hybridlimit.Result{}, hybridlimit.ErrUnavailable
-}
-
-func (undecided) Close() error { return nil }
-
 // onLog is a log handler that calls f.
 type onLog struct{ f func() }
 
@@ -81,7 +68,7 @@ func TestPermitsAreNotLost(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				call, err := make(grpclimit.Config{Failure: failure, Logger: slog.New(onLog{func() { onLine(cancel) }})},
-					limit, grpclimit.Limit{Limiter: rate, Key: one}, grpclimit.Limit{Limiter: undecided{}, Name: "broken", Key: one})
+					limit, grpclimit.Limit{Limiter: rate, Key: one}, grpclimit.Limit{Limiter: failing{hybridlimit.ErrUnavailable}, Name: "broken", Key: one})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -14,19 +14,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// undecided is a limiter that cannot decide.
-type undecided struct{}
-
-func (undecided) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
-	return undecided{}.AllowN(ctx, key, 1)
-}
-
-func (undecided) AllowN(context.Context, string, int64) (hybridlimit.Result, error) {
-	return hybridlimit.Result{}, hybridlimit.ErrUnavailable
-}
-
-func (undecided) Close() error { return nil }
-
 // onLog is a log handler that calls f.
 type onLog struct{ f func() }
 
@@ -39,7 +26,7 @@ func (h onLog) WithGroup(string) slog.Handler             { return h }
 // FailOpen the middleware asked twice whether a request goes on although a limiter could not decide. A client that left in between
 // kept its permit for ever.
 func TestPermitsAreNotLost(t *testing.T) {
-	for _, failure := range []httplimit.Failure{httplimit.FailOpen, httplimit.FailClosed} {
+	for _, policy := range []httplimit.Failure{httplimit.FailOpen, httplimit.FailClosed} {
 		for name, onLine := range map[string]func(cancel func()){
 			"leaves when the failure is logged": func(cancel func()) { cancel() },
 			"the logger panics":                 func(func()) { panic("a bug") },
@@ -50,9 +37,9 @@ func TestPermitsAreNotLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			mw := middleware(t, httplimit.Config{Failure: failure, Logger: slog.New(onLog{func() { onLine(cancel) }})},
+			mw := middleware(t, httplimit.Config{Failure: policy, Logger: slog.New(onLog{func() { onLine(cancel) }})},
 				httplimit.Limit{Limiter: calls, Key: one}, httplimit.Limit{Limiter: rate, Key: one},
-				httplimit.Limit{Limiter: undecided{}, Name: "broken", Key: one})
+				httplimit.Limit{Limiter: failure{hybridlimit.ErrUnavailable}, Name: "broken", Key: one})
 			served := 0
 			h := mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
 			for range 4 {
@@ -63,11 +50,11 @@ func TestPermitsAreNotLost(t *testing.T) {
 			}
 			cancel()
 			if n := calls.Running("k"); n != 0 {
-				t.Errorf("%v, %s: %d permits are held", failure, name, n)
+				t.Errorf("%v, %s: %d permits are held", policy, name, n)
 			}
 			res, err := rate.Peek(t.Context(), "k")
 			if err != nil || res.Remaining != int64(5-served) {
-				t.Errorf("%v, %s: %d units are left after %d served requests, %v", failure, name, res.Remaining, served, err)
+				t.Errorf("%v, %s: %d units are left after %d served requests, %v", policy, name, res.Remaining, served, err)
 			}
 		}
 	}

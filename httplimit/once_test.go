@@ -21,10 +21,10 @@ func left(t *testing.T, l *local.Limiter, key string) int64 {
 	return res.Remaining
 }
 
-// A request that meets the same limit twice counts once, and its response has one item. It counted twice.
 // otherKey is the key of another middleware in the context.
 type otherKey struct{}
 
+// A request that meets the same limit twice counts once, and its response has one item. It counted twice.
 func TestSameLimitTwice(t *testing.T) {
 	type wrap = func(http.Handler) http.Handler
 	chain := func(h http.Handler, around ...wrap) http.Handler {

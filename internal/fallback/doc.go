@@ -9,5 +9,6 @@
 // window its limit, or with a limit below N at most rate·t + N.
 //
 // A share is kept until it is full again. So a Redis that comes and goes gives no new burst. An LRU of golang-lru
-// bounds the number of shares: a key for which it has no room uses one of a few shares that many keys have together.
+// bounds the number of shares: a key for which it has no room uses one of a few shares that many keys of the same limit
+// have together.
 package fallback
