@@ -167,7 +167,7 @@ func (c Caller) next(wait, trip time.Duration, left int64) time.Duration {
 	}
 	burst -= there
 	pause := min(round, wait+max(0, burst-*c.Each), longestPause) + min(max(c.step()/2, trip), burst)
-	if wait == 0 { // of units that nobody has booked, each process takes as many: a longer round would leave some to the luckiest
+	if wait == 0 { // no process has booked these units, and each takes as many of them: a longer round gives more to the first one
 		pause = min(pause, round)
 	}
 	return pause - trip
