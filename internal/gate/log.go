@@ -6,8 +6,9 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/sometimes"
 )
 
 // logEvery is the time between two log lines of one kind. Failures between
@@ -17,10 +18,10 @@ const logEvery = time.Second
 // Log logs requests that the limiters did not decide normally. No line has
 // a key in it.
 type Log struct {
-	to                          *slog.Logger
-	names                       Names
-	failure, degradation, ended throttle
-	keyless, bad, refusal       throttle
+	to    *slog.Logger
+	names Names
+
+	failure, degradation, ended, keyless, bad, refusal *sometimes.Line
 }
 
 // Names are the words of an adapter in its log lines.
@@ -32,11 +33,14 @@ type Names struct {
 }
 
 // NewLog returns a Log. A nil logger stands for slog.Default().
-func NewLog(to *slog.Logger, names Names) *Log { return &Log{to: to, names: names} }
+func NewLog(to *slog.Logger, names Names) *Log {
+	line := func() *sometimes.Line { return sometimes.Every(logEvery) }
+	return &Log{to: to, names: names, failure: line(), degradation: line(), ended: line(), keyless: line(), bad: line(), refusal: line()}
+}
 
 // Failed logs a request that was not decided, or whose units were not returned. If
 // the request itself has ended, the limiter has not failed (GaveUp). Each kind of
-// line has its own throttle, so that a client that causes one kind cannot hide
+// line has its own bound, so that a client that causes one kind cannot hide
 // another.
 func (c *Log) Failed(ctx context.Context, err error, parts []Part) {
 	if end := ctx.Err(); end != nil && (errors.Is(err, end) || errors.Is(err, context.Cause(ctx))) {
@@ -45,16 +49,16 @@ func (c *Log) Failed(ctx context.Context, err error, parts []Part) {
 	}
 	switch {
 	case BadRequest(err):
-		if more, ok := c.bad.pass(); ok {
+		if more, ok := c.bad.Due(); ok {
 			c.logger().WarnContext(ctx, c.names.Package+": a "+c.names.Request+" has an invalid key or cost; it is answered "+c.names.Bad, "err", redacted(err, parts), "limits", policyNames(parts), "more", more)
 		}
 	case misconfigured(err):
-		if more, ok := c.refusal.pass(); ok {
+		if more, ok := c.refusal.Due(); ok {
 			c.logger().ErrorContext(ctx, c.names.Package+": a limiter has no valid limit for a key; the "+c.names.Request+" is answered "+c.names.Refused, "err", redacted(err, parts), "limits", policyNames(parts),
 				"remedy", "let LimitFor return a valid limit for each key, and Limit.Of for each "+c.names.Request+", and Blocked() for an unknown one", "more", more)
 		}
 	default:
-		if more, ok := c.failure.pass(); ok {
+		if more, ok := c.failure.Due(); ok {
 			c.logger().ErrorContext(ctx, c.names.Package+": a limiter failed", "err", redacted(err, parts), "limits", policyNames(parts), "more", more)
 		}
 	}
@@ -62,7 +66,7 @@ func (c *Log) Failed(ctx context.Context, err error, parts []Part) {
 
 // NoKey logs a request without a key. args describe it.
 func (c *Log) NoKey(ctx context.Context, level slog.Level, args ...any) {
-	if more, ok := c.keyless.pass(); ok {
+	if more, ok := c.keyless.Due(); ok {
 		c.logger().Log(ctx, level, c.names.Package+": a "+c.names.Request+" has no key", append(args, "more", more)...)
 	}
 }
@@ -84,14 +88,14 @@ func (c *Log) GaveUp(ctx context.Context, err error, parts []Part) {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
 	}
-	if more, ok := c.ended.pass(); ok {
+	if more, ok := c.ended.Due(); ok {
 		c.logger().WarnContext(ctx, c.names.Package+": the deadline of a "+c.names.Request+" is too early for the answer of its limits", "err", redacted(err, parts), "limits", policyNames(parts), "more", more)
 	}
 }
 
 // degraded logs a request that was decided by the fallback.
 func (c *Log) degraded(ctx context.Context, err error, parts []Part) {
-	if more, ok := c.degradation.pass(); ok {
+	if more, ok := c.degradation.Due(); ok {
 		c.logger().WarnContext(ctx, c.names.Package+": a limiter decides without Redis", "err", redacted(err, parts), "limits", policyNames(parts), "more", more)
 	}
 }
@@ -122,21 +126,4 @@ func (c *Log) logger() *slog.Logger {
 		return slog.Default()
 	}
 	return c.to
-}
-
-// throttle admits one log line per logEvery and counts the others.
-type throttle struct {
-	next   atomic.Int64 // Unix ns
-	missed atomic.Int64
-}
-
-// pass reports whether to log now, and how many lines were dropped since the last
-// one.
-func (t *throttle) pass() (missed int64, ok bool) {
-	now, next := time.Now().UnixNano(), t.next.Load()
-	if now < next || !t.next.CompareAndSwap(next, now+int64(logEvery)) {
-		t.missed.Add(1)
-		return 0, false
-	}
-	return t.missed.Swap(0), true
 }

@@ -81,7 +81,7 @@ func TestForbiddenImportsAreReported(t *testing.T) {
 		out("hybrid", miniredis),
 		out("local", rapid),
 		out("local", xtime+"/rate"), // only tests compare with it
-		out("hybrid", lru+"/simplelru"),
+		out("global", lru+"/simplelru"),
 		// A module whose name starts like an allowed one is another module.
 		out("hybrid", redisClient+"x"),
 		// Examples are code that a user could write.

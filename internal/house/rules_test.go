@@ -33,6 +33,7 @@ var product = map[string]rule{
 	"internal/algo":      {inside: []string{"."}},
 	"internal/account":   {inside: []string{".", "internal/algo", "internal/fallback"}}, // pure: purity_test.go
 	"internal/fallback":  {outside: []string{lru, xtime}},
+	"internal/sometimes": {outside: []string{xtime}},
 	"internal/permits":   {}, // pure: purity_test.go
 	"internal/census":    {},
 	"internal/groups":    {},
@@ -43,11 +44,11 @@ var product = map[string]rule{
 	"internal/clock":     {},
 	"internal/wire":      {inside: []string{".", "internal/algo", "internal/permits"}},
 	"lua":                {inside: []string{"."}}, // for programs without the Redis client of this module
-	"local":              {inside: []string{".", "internal/algo", "internal/classes", "internal/refresh", "internal/waiting"}, outside: []string{xxhash}},
+	"local":              {inside: []string{".", "internal/algo", "internal/classes", "internal/refresh", "internal/waiting"}, outside: []string{lru, xxhash}},
 	"breaker":            {},
 	"internal/circuit":   {inside: []string{".", "breaker"}, outside: []string{gobreaker, redisClient}},
 	"internal/runner": {
-		inside:  []string{".", "internal/algo", "internal/permits", "internal/respguard", "internal/wire", "lua"},
+		inside:  []string{".", "internal/algo", "internal/permits", "internal/respguard", "internal/sometimes", "internal/wire", "lua"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"global": {
@@ -61,15 +62,15 @@ var product = map[string]rule{
 	"hybrid": {
 		inside: []string{
 			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
-			"internal/groups", "internal/classes", "internal/refresh", "internal/runner", "internal/waiting", "internal/wire", "lua", "breaker", "local",
-			"sync",
+			"internal/groups", "internal/classes", "internal/refresh", "internal/runner", "internal/sometimes", "internal/waiting", "internal/wire", "lua", "breaker",
+			"local", "sync",
 		},
-		outside: []string{redisClient, otel, xxhash},
+		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
 	"hybrid/debug":             {inside: []string{".", "hybrid"}}, // an adapter, so that hybrid does not import net/http
 	"internal/ratelimitheader": {inside: []string{"."}},
-	"internal/clientkey":       {inside: []string{"."}}, // shared with the module grpclimit
-	"internal/gate":            {inside: []string{"."}}, // shared with the module grpclimit
+	"internal/clientkey":       {inside: []string{"."}},                                               // shared with the module grpclimit
+	"internal/gate":            {inside: []string{".", "internal/sometimes"}, outside: []string{lru}}, // shared with the module grpclimit
 	"httplimit":                {inside: []string{".", "internal/clientkey", "internal/gate", "internal/ratelimitheader"}},
 	"otellimit":                {inside: []string{"."}, outside: []string{otel}},
 	"internal/filepoll":        {},

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/sometimes"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -22,9 +22,7 @@ const logEvery = time.Second
 type panics struct {
 	log *slog.Logger // nil: slog.Default()
 
-	mu      sync.Mutex // guards last and skipped; not held while logging
-	last    time.Time  // time of the last log line
-	skipped int        // panics since then without a log line
+	line *sometimes.Line
 }
 
 // catch runs f and turns a panic into an error. go-redis trusts the bytes that it
@@ -42,17 +40,8 @@ func (p *panics) catch(f func() error) (err error) {
 
 // note logs a panic, unless the last log line is more recent than logEvery.
 func (p *panics) note(v any, stack []byte) {
-	p.mu.Lock()
-	now := time.Now()
-	due := p.last.IsZero() || now.Sub(p.last) >= logEvery
-	skipped := p.skipped
-	if due {
-		p.last, p.skipped = now, 0
-	} else {
-		p.skipped++
-	}
-	p.mu.Unlock()
-	if !due {
+	skipped, ok := p.line.Due()
+	if !ok {
 		return
 	}
 	log := p.log
@@ -61,7 +50,7 @@ func (p *panics) note(v any, stack []byte) {
 	}
 	attrs := []slog.Attr{slog.Any("panic", fmt.Sprint(v)), slog.String("stack", string(stack))}
 	if skipped > 0 {
-		attrs = append(attrs, slog.Int("skipped", skipped))
+		attrs = append(attrs, slog.Int64("skipped", skipped))
 	}
 	log.LogAttrs(context.Background(), slog.LevelError, "hybridlimit: a call to Redis panicked; it counts as unanswered", attrs...)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/sometimes"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -65,7 +66,7 @@ func New(rdb redis.UniversalClient, timeout time.Duration, opts ...Option) (*Run
 		return nil, err
 	}
 	guard(rdb)
-	r := &Runner{client: rdb, process: rdb.Process, dials: watch(rdb), loads: loadsOf(rdb)}
+	r := &Runner{client: rdb, process: rdb.Process, dials: watch(rdb), loads: loadsOf(rdb), panics: panics{line: sometimes.Every(logEvery)}}
 	if c, ok := rdb.(*redis.Client); ok && timeout > 0 {
 		r.process, r.strict = bounded(c, timeout)
 	}
