@@ -1,51 +1,34 @@
 package rls
 
 import (
-	"sync"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/hybridlimit/hybridlimit"
 )
 
 // overrides has the last limit of each key whose limit comes with the requests. A
-// limiter asks for it with LimitFor.
+// limiter asks for it with LimitFor. An LRU bounds their number: the next request of a
+// key that was forgotten stores its limit again.
 //
 // AllowLimit of a limiter is not enough: it cannot be asked together with other limits,
 // and Peek and Refund have no such form.
 type overrides struct {
-	mu   sync.RWMutex
-	most int
-	of   map[string]hybridlimit.Limit
+	of *lru.Cache[string, hybridlimit.Limit]
 }
 
 func newOverrides(most int) *overrides {
-	return &overrides{most: most, of: map[string]hybridlimit.Limit{}}
+	of, _ := lru.New[string, hybridlimit.Limit](most) // the error is for a size below 1
+	return &overrides{of}
 }
 
 // get returns the limit of a key. ok is false if it was forgotten.
-func (o *overrides) get(key string) (limit hybridlimit.Limit, ok bool) {
-	o.mu.RLock()
-	defer o.mu.RUnlock()
-	limit, ok = o.of[key]
-	return limit, ok
-}
+func (o *overrides) get(key string) (limit hybridlimit.Limit, ok bool) { return o.of.Get(key) }
 
-// set stores the limit of a key and reports whether the limiter must ask again. If there
-// are too many keys, it forgets some. Their next request stores them again.
+// set stores the limit of a key and reports whether the limiter must ask again.
 func (o *overrides) set(key string, limit hybridlimit.Limit) (changed bool) {
-	if have, ok := o.get(key); ok && have == limit {
+	if have, ok := o.of.Get(key); ok && have == limit {
 		return false
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if _, ok := o.of[key]; !ok && len(o.of) >= o.most {
-		drop := o.most/64 + 1
-		for old := range o.of {
-			delete(o.of, old)
-			if drop--; drop == 0 {
-				break
-			}
-		}
-	}
-	o.of[key] = limit
+	o.of.Add(key, limit)
 	return true
 }

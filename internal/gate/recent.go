@@ -1,44 +1,27 @@
 package gate
 
-import (
-	"container/list"
-	"sync"
-)
+import lru "github.com/hashicorp/golang-lru/v2"
 
-// Recent is a cache of values by key, such as the servers of a client. If a new key finds it full, the least recently used one is
-// removed. It is safe for concurrent use; the values guard themselves.
+// Recent is an LRU of values by key, such as the servers of a client. It is safe for concurrent use; the values guard themselves.
 type Recent[T any] struct {
-	most  int
+	lru   *lru.Cache[string, T]
 	fresh func() T
-
-	mu    sync.Mutex
-	known map[string]*list.Element
-	order list.List // of *recent[T], the most recently used first
 }
 
-// recent is a key and its value.
-type recent[T any] struct {
-	key   string
-	value T
-}
-
-// NewRecent returns a cache of at most the given number of keys, at least 1. fresh makes the value of a new key.
+// NewRecent returns an LRU of at most the given number of keys, at least 1. fresh makes the value of a new key.
 func NewRecent[T any](most int, fresh func() T) *Recent[T] {
-	return &Recent[T]{most: most, fresh: fresh, known: map[string]*list.Element{}}
+	c, _ := lru.New[string, T](most) // the error is for a size below 1
+	return &Recent[T]{c, fresh}
 }
 
 // Of returns the value of a key.
 func (r *Recent[T]) Of(key string) T {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e, ok := r.known[key]; ok {
-		r.order.MoveToFront(e)
-		return e.Value.(*recent[T]).value
+	if v, ok := r.lru.Get(key); ok {
+		return v
 	}
-	if len(r.known) >= r.most {
-		delete(r.known, r.order.Remove(r.order.Back()).(*recent[T]).key)
+	made := r.fresh()
+	if v, ok, _ := r.lru.PeekOrAdd(key, made); ok { // another goroutine was faster
+		return v
 	}
-	made := &recent[T]{key, r.fresh()}
-	r.known[key] = r.order.PushFront(made)
-	return made.value
+	return made
 }
