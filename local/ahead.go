@@ -92,7 +92,7 @@ func (e *entry) receipt(now time.Duration, n int64, later bool) receipt {
 		return r
 	}
 	if e.book == nil {
-		e.book = new(ahead)
+		e.write().book = new(ahead)
 	}
 	if r.ahead = later; later {
 		e.book.join(n, r.level+float64(n) >= 0)

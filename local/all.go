@@ -104,7 +104,7 @@ func partsOf(ctx context.Context, asks []joint) ([]*part, error) {
 		same := slices.IndexFunc(parts, func(p *part) bool { return p.Limiter == a.Limiter && p.Key == a.Key })
 		if same < 0 {
 			at := a.Limiter.place(a.Key)
-			parts = append(parts, &part{joint: a, index: a.Limiter.index(at.hash), place: at, request: a.Limiter.request(ctx)})
+			parts = append(parts, &part{joint: a, index: a.Limiter.index(a.Key), place: at, request: a.Limiter.request(ctx)})
 			continue
 		}
 		if parts[same].N += a.N; parts[same].N < 0 {
@@ -180,7 +180,7 @@ func unlockAll(parts []*part) {
 }
 
 // look finds the entry of the part's key, which another part may have evicted since.
-func (p *part) look() { p.place.entry = p.place.keys.find(p.place.hash, p.Key) }
+func (p *part) look() { p.place.entry, _ = p.place.keys.Get(p.Key) }
 
 // try returns the answer for the part's units, and takes none. It counts as a use of
 // a key that is held, so that a key that is always denied is not dropped.
@@ -198,7 +198,7 @@ func (p *part) try(now time.Time) hybridlimit.Result {
 	}
 	e := at.entry
 	if e != nil {
-		at.find(l.seed, p.plan)
+		at.find(p.plan)
 		e.use(p.plan, p.at)
 	} else {
 		e = newEntry(p.plan, at.own)
@@ -216,7 +216,7 @@ func (p *part) take() hybridlimit.Result {
 		return l.static(p.plan, p.N)
 	}
 	p.look()
-	e := p.place.find(l.seed, p.plan)
+	e := p.place.find(p.plan)
 	e.use(p.plan, p.at)
 	e.by(p.request)
 	delay, ok := e.state.take(p.plan, p.at, p.N)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -94,15 +95,37 @@ func BenchmarkAllow(b *testing.B) {
 }
 
 // BenchmarkNewKeys measures the worst case: every call has a new key and pushes out an
-// old one.
+// old one. It compares numbers of shards, and a golang-lru with rate.Limiter.
 func BenchmarkNewKeys(b *testing.B) {
-	l := must(b, narrow, Config{MaxKeys: 4096})
-	keys := make([]string, 1<<16)
+	const room = 100_000
+	keys := make([]string, 10*room)
 	for i := range keys {
-		keys[i] = "user:" + strconv.Itoa(i)
+		keys[i] = fmt.Sprintf("user:%015d", i)
 	}
 	ctx := context.Background()
-	parallel(b, keys, func(key string) { _, _ = l.Allow(ctx, key) })
+	measure := func(name string, call func(key string)) {
+		b.Run(name, func(b *testing.B) {
+			for i := range b.N {
+				call(keys[i%len(keys)])
+			}
+		})
+	}
+	for _, shards := range []int{1, 8, 64} {
+		l := newLimiter(wide, Config{MaxKeys: room}.withDefaults(wide), shards, time.Now())
+		measure(fmt.Sprint("shards=", shards), func(key string) { _, _ = l.Allow(ctx, key) })
+	}
+	plain, err := lru.New[string, *rate.Limiter](room)
+	if err != nil {
+		b.Fatal(err)
+	}
+	measure("golang-lru", func(key string) {
+		l, ok := plain.Get(key)
+		if !ok {
+			l = newRate(wide)
+			plain.Add(key, l)
+		}
+		l.Allow()
+	})
 }
 
 // BenchmarkAlgorithms measures one key in one goroutine: all calls denied, and all calls

@@ -25,7 +25,7 @@ func (l *Limiter) atMost(now time.Duration, key string, n int64, request string)
 	if static(p.limit.Algorithm) {
 		return l.static(p, n), nil
 	}
-	e := at.find(l.seed, p)
+	e := at.find(p)
 	e.use(p, t)
 	floor := l.floor(p)
 	seen := e.look(t, 1+floor)
@@ -64,7 +64,7 @@ func (l *Limiter) charge(now time.Duration, key string, n int64, request string)
 		return res, nil
 	}
 	t, behind := at.tick(now)
-	e := at.find(l.seed, p)
+	e := at.find(p)
 	e.use(p, t)
 	e.by(request)
 	e.charge(t, n)
@@ -105,7 +105,7 @@ func (l *Limiter) refund(now time.Duration, key string, n int64) (hybridlimit.Re
 	held := at.entry != nil
 	e := at.glance(p)
 	if held {
-		at.find(l.seed, p)
+		at.find(p)
 		e.use(p, t)
 		e.refund(t, n)
 	}

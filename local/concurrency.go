@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,7 @@ func NewConcurrency(limit hybridlimit.Limit, cfg ConcurrencyConfig) (*Concurrenc
 		cfg:    cfg,
 		first:  limit,
 		seed:   maphash.MakeSeed(),
-		shards: make([]permitShard, shardCount(cfg.MaxKeys)),
+		shards: make([]permitShard, shardCount(cfg.MaxKeys, runtime.GOMAXPROCS(0))),
 	}
 	l.base.Store(&limit)
 	for i := range l.shards {

@@ -54,40 +54,38 @@
 //
 // # Memory
 //
-// A limiter holds at most MaxKeys keys. A new key in a full shard pushes out another
-// key, chosen by second chance (CLOCK), which approximates least-recently-used order.
-// A hand goes round the keys of the shard. It passes over a key that was used again
-// since it came, or since the hand passed it last, and evicts the first other key. If
-// it has passed four keys, it evicts the least recently used of them. So keys that are
-// used once do not push out keys in use.
+// A limiter holds at most MaxKeys keys. A new key in a full shard pushes out the key
+// that was used least recently (an LRU of golang-lru). Each call for a key is a use of
+// it, also a denied one, but not Peek, History, Invalidate or the cancelling of a
+// reservation.
 //
 // If the evicted key was not full yet, its history is lost and it restarts with a
 // full bucket. [Limiter.Evicted] counts these losses. Each gives the key at most one
-// burst too much, and removes its debt. A flood of invented keys that are used often
-// thus costs real keys their history. So authenticate before you limit by a name that
-// the caller chose.
+// burst too much, and removes its debt. A flood of invented keys thus costs real keys
+// their history. So authenticate before you limit by a name that the caller chose.
 //
-// A key costs 150 to 225 bytes, and its name if that is longer than 24 bytes
-// (measured, BenchmarkMemory); a log costs most. A log also costs 24 bytes for each
-// call that still counts, at any cost of the call, and as much again while it grows.
+// A key costs 190 to 260 bytes and its name, and up to 45 bytes more after many keys
+// have come and gone (measured, TestMemoryOfAKey); a log costs most. A log also costs
+// 24 bytes for each call that still counts, at any cost of the call, and as much again
+// while it grows.
 // It has at most Rate calls, or twice that in debt, so a key of a million an hour may
 // use 48 MB. A call with a request id (hybridlimit.WithRequestID) costs 40 bytes and
 // the id more.
 //
 // A key without a call for longer than IdleAfter is full again, and dropping it
 // loses nothing. A key in debt, or under a slower limit of its own, stays until it
-// is full. Each call checks up to two keys of its shard and drops those that are
-// idle. When all keys of the shard were checked, the next check begins IdleAfter
-// later. Without calls nothing is freed, since there is no goroutine. Dropping frees
-// the key and its state. The table keeps its size, as Go maps do.
+// is full. Each call drops up to two idle keys of its shard, those first that were
+// used least recently. Without calls nothing is freed, since there is no goroutine.
+// Dropping frees the key and its state. The map of the keys keeps its size.
 //
 // # Shards
 //
-// Keys are hashed over shards, with a seed of this limiter. There is 1 shard for
-// MaxKeys below 2048, else a power of two up to 64 with at least 1024 keys each.
+// Keys are hashed over shards, with a seed of this limiter. There are four for each
+// core (GOMAXPROCS), rounded up to a power of two, but at most 64, and at least 1024
+// keys belong to each. Below a MaxKeys of 2048 there is one.
 // MaxKeys is divided evenly among them, so the total never exceeds it. The hash is
-// not perfectly even: with many shards, the first shard is full and starts to
-// evict when 92 to 96 % of MaxKeys are held (30 runs).
+// not perfectly even: with 64 shards, the first shard is full and starts to evict
+// when 92 to 96 % of MaxKeys are held (30 runs).
 //
 // # Resolution
 //

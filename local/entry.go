@@ -1,35 +1,37 @@
 package local
 
 import (
-	"hash/maphash"
-	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
 
-// entry holds the data of a key. It is the first part of a kept, and takes 96 bytes.
+// entry holds the data of a key. It is the first part of a kept.
 type entry struct {
-	long string // the key, if it has more than shortKey bytes
-	own  *plan  // from LimitFor; nil if that is the limiter's limit
-	book *ahead // the bookings of a bucket; nil before the first
-
-	// A decision reads the fields from here on, and writes those at the end and the
-	// state behind them: mostly one cache line.
-	short [shortKey]byte // the key, if size is not 0
-	plan  *plan          // the limit in force: that of the last call
-	state state          // in the same kept
-	at    uint32         // its place in the ring
-	size  uint8
-	used  bool          // since the hand of the ring passed it last: see keys
+	*rare
+	plan  *plan         // the limit in force: that of the last call
+	state state         // in the same kept
 	asked refresh.Mark  // the next question to LimitFor
 	seen  time.Duration // shard time of the last call
 }
 
-// shortKey is the longest key, in bytes, that lies inside its entry. Comparing such a
-// key touches no other memory.
-const shortKey = 24
+// rare is the part of an entry that most keys do not need.
+type rare struct {
+	own  *plan  // from LimitFor; nil if that is the limiter's limit
+	book *ahead // the bookings of a bucket; nil before the first
+}
+
+// none is the rare part of an entry that has none. Nothing writes to it: see write.
+var none rare
+
+// write returns the rare part of the entry, to be written.
+func (e *entry) write() *rare {
+	if e.rare == &none {
+		e.rare = new(rare)
+	}
+	return e.rare
+}
 
 // kept is an entry with the state of its algorithm, in one piece of memory.
 type kept[S any] struct {
@@ -38,8 +40,7 @@ type kept[S any] struct {
 	of S
 }
 
-// newEntry returns an unused entry under p, the limit of the first call. It has no name
-// yet.
+// newEntry returns an unused entry under p, the limit of the first call.
 func newEntry(p, own *plan) *entry {
 	var e *entry
 	switch p.limit.Algorithm {
@@ -59,34 +60,11 @@ func newEntry(p, own *plan) *entry {
 		k := &kept[tokens]{of: tokens{level: float64(p.burst)}}
 		e, k.state = &k.entry, &k.of
 	}
-	e.plan, e.own = p, own
+	e.plan, e.rare = p, &none
+	if own != nil {
+		e.write().own = own
+	}
 	return e
-}
-
-// name sets the key of an entry. It copies the key: the caller's string may share memory
-// with a request or a buffer.
-func (e *entry) name(key string) {
-	if len(key) > shortKey {
-		e.long = strings.Clone(key)
-		return
-	}
-	e.size = uint8(copy(e.short[:], key))
-}
-
-// is reports whether the entry is the key's.
-func (e *entry) is(key string) bool {
-	if len(key) > shortKey {
-		return e.long == key
-	}
-	return int(e.size) == len(key) && string(e.short[:len(key)]) == key
-}
-
-// hash returns the hash of the entry's key.
-func (e *entry) hash(seed maphash.Seed) uint64 {
-	if e.size > 0 {
-		return maphash.Bytes(seed, e.short[:e.size])
-	}
-	return maphash.String(seed, e.long)
 }
 
 // use makes p the limit in force.
@@ -99,7 +77,9 @@ func (e *entry) use(p *plan, now time.Duration) {
 func (e *entry) turn(p *plan, now time.Duration) {
 	if e.plan.limit != p.limit {
 		e.state.change(e.plan, p, now)
-		e.book = nil
+		if e.book != nil {
+			e.write().book = nil
+		}
 	}
 	e.plan = p
 }

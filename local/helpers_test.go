@@ -116,5 +116,6 @@ func (l *Limiter) reserveAt(clock func() time.Time, key string, n int64, request
 // held returns the entry of a key that is held.
 func (l *Limiter) held(key string) *entry {
 	at := l.place(key)
-	return at.keys.find(at.hash, key)
+	e, _ := at.keys.Peek(key)
+	return e
 }

@@ -21,7 +21,7 @@ func (l *Limiter) PeekN(_ context.Context, key string, n int64) (hybridlimit.Res
 }
 
 func (l *Limiter) lookAt(now time.Duration, key string, n int64) (hybridlimit.Result, error) {
-	var at place
+	at := place{peeks: true}
 	if err := l.lock(&at, now, key, n, true); err != nil {
 		return hybridlimit.Result{}, err
 	}
@@ -69,7 +69,7 @@ func (l *Limiter) history(now time.Duration, key string) ([]hybridlimit.Admissio
 		return nil, errClosed
 	}
 	var log []logged
-	if e := at.keys.find(at.hash, key); e != nil {
+	if e, ok := at.keys.Peek(key); ok {
 		if j, ok := e.state.(*journal); ok {
 			t, _ := at.tick(now)
 			log = j.history(t)
@@ -106,9 +106,7 @@ func (l *Limiter) Reset(_ context.Context, key string) error {
 	if at.closed {
 		return errClosed
 	}
-	if e := at.keys.find(at.hash, key); e != nil {
-		at.keys.remove(at.hash, e)
-	}
+	at.keys.Remove(key)
 	return nil
 }
 
@@ -120,7 +118,7 @@ func (l *Limiter) Len() int {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		n += len(s.keys.ring)
+		n += s.keys.Len()
 		s.mu.Unlock()
 	}
 	return n
@@ -147,7 +145,7 @@ func (l *Limiter) Close() error {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		s.keys, s.closed = keys{}, true
+		s.keys, s.closed = newKeys(1), true
 		s.mu.Unlock()
 	}
 	return nil

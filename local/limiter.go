@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,7 +59,7 @@ func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults(limit)
-	return newLimiter(limit, cfg, shardCount(cfg.MaxKeys), time.Now()), nil
+	return newLimiter(limit, cfg, shardCount(cfg.MaxKeys, runtime.GOMAXPROCS(0)), time.Now()), nil
 }
 
 // newLimiter makes a limiter of arguments that check has accepted, with the
@@ -143,7 +144,7 @@ func (l *Limiter) decide(res *hybridlimit.Result, now time.Duration, key string,
 		*res = l.never(seen, p, behind)
 		return nil
 	}
-	e := at.find(l.seed, p)
+	e := at.find(p)
 	e.use(p, t)
 	e.by(request)
 	var delay time.Duration
@@ -170,16 +171,15 @@ func (l *Limiter) lock(at *place, now time.Duration, key string, n int64, asks b
 	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
 		return fmt.Errorf("local: %w", err)
 	}
-	hash := maphash.String(l.seed, key)
-	at.shard, at.hash, at.key = &l.shards[l.index(hash)], hash, key
+	at.shard, at.key = &l.shards[l.index(key)], key
 	at.mu.Lock()
-	at.entry = at.keys.find(at.hash, key)
+	at.look()
 	if l.cfg.LimitFor != nil && !at.closed && l.due(at, now, asks) {
 		q := l.question(at, now)
 		at.mu.Unlock() // the callback may be slow or call this limiter
 		q.ask(l, key)
 		at.mu.Lock()
-		at.entry = at.keys.find(at.hash, key)
+		at.look()
 		if err := l.answer(at, now, &q); err != nil {
 			at.mu.Unlock()
 			return err
@@ -193,13 +193,12 @@ func (l *Limiter) lock(at *place, now time.Duration, key string, n int64, asks b
 }
 
 // place returns the place of a key, without its entry.
-func (l *Limiter) place(key string) place {
-	hash := maphash.String(l.seed, key)
-	return place{shard: &l.shards[l.index(hash)], hash: hash, key: key}
-}
+func (l *Limiter) place(key string) place { return place{shard: &l.shards[l.index(key)], key: key} }
 
-// index returns the index of the shard of a hash.
-func (l *Limiter) index(hash uint64) int { return int(hash & uint64(len(l.shards)-1)) }
+// index returns the index of a key's shard.
+func (l *Limiter) index(key string) int {
+	return int(maphash.String(l.seed, key) & uint64(len(l.shards)-1))
+}
 
 // limit returns the plan that applies to a call. with is that of the call, or nil.
 func (at *place) limit(with *plan) *plan {

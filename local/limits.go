@@ -86,7 +86,7 @@ func (s *shard) change(p *plan, now time.Duration) (open bool) {
 	if static(p.limit.Algorithm) {
 		return true // the usage of keys stays, and comes back at the old rate
 	}
-	for _, e := range s.keys.ring {
+	for _, e := range s.keys.Values() {
 		if s.counted != nil && e.own == nil && e.plan.limit == s.counted.limit {
 			e.use(p, at)
 		}

@@ -86,7 +86,10 @@ func (l *Limiter) answer(at *place, now time.Duration, q *question) error {
 		return nil
 	}
 	before := at.limit(nil)
-	e.own, e.asked = q.own, mark
+	e.asked = mark
+	if e.own != q.own {
+		e.write().own = q.own
+	}
 	after := at.limit(nil)
 	if !static(after.limit.Algorithm) && (static(before.limit.Algorithm) || e.plan.limit == before.limit) {
 		t, _ := at.tick(now)
@@ -112,7 +115,7 @@ func (l *Limiter) Invalidate(key string) error {
 	if at.closed {
 		return errClosed
 	}
-	if e := at.keys.find(at.hash, key); e != nil {
+	if e, ok := at.keys.Peek(key); ok {
 		e.asked = 0
 	}
 	return nil
@@ -130,7 +133,7 @@ func (l *Limiter) InvalidateAll() error {
 			s.mu.Unlock()
 			return errClosed
 		}
-		for _, e := range s.keys.ring {
+		for _, e := range s.keys.Values() {
 			e.asked = 0
 		}
 		s.mu.Unlock()

@@ -83,7 +83,7 @@ func (l *Limiter) book(now time.Duration, key string, n int64, most time.Duratio
 	if n > p.burst-floor {
 		return hybridlimit.Result{}, holding{}, fmt.Errorf("local: %w: %d of %d", hybridlimit.ErrExceedsBurst, n, p.burst-floor)
 	}
-	e := at.find(l.seed, p)
+	e := at.find(p)
 	e.use(p, t)
 	e.by(request)
 	b := bookAbove(e.state, p, t, n, floor, most-min(most, behind))
@@ -107,7 +107,7 @@ func (l *Limiter) cancel(now time.Duration, key string, held holding) {
 		return
 	}
 	t, _ := at.tick(now)
-	if e := at.keys.find(at.hash, key); e != nil && e == held.entry {
+	if e, _ := at.keys.Peek(key); e != nil && e == held.entry {
 		e.undo(t, held.receipt)
 	}
 }

@@ -1,32 +1,36 @@
 package local
 
 import (
-	"hash/maphash"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
 
-// maxShards is enough for a few dozen cores to seldom contend for one lock.
-// minShardKeys makes shards large enough that the unevenness of the hash (√n) costs
-// little of MaxKeys.
+// shardsPerCore and maxShards are enough for cores to seldom contend for one lock. More
+// shards than that slow evictions down: the oldest keys of all shards lie far apart in
+// memory. minShardKeys makes shards large enough that the unevenness of the hash (√n)
+// costs little of MaxKeys.
 const (
-	maxShards    = 64
-	minShardKeys = 1024
+	shardsPerCore = 4
+	maxShards     = 64
+	minShardKeys  = 1024
 )
 
 // shardCount returns the number of shards for MaxKeys: a power of two.
-func shardCount(maxKeys int) int {
+func shardCount(maxKeys, cores int) int {
 	n := 1
-	for n < maxShards && maxKeys/(2*n) >= minShardKeys {
+	for n < min(maxShards, shardsPerCore*cores) && maxKeys/(2*n) >= minShardKeys {
 		n *= 2
 	}
 	return n
 }
 
-// sweepKeys is the number of keys that one call checks for idleness. With more than one,
+// sweepKeys is the number of keys that one call drops if they are idle. With more than one,
 // a shard empties faster than new keys fill it. It is small, so that no call pays for
 // many.
 const sweepKeys = 2
@@ -36,12 +40,12 @@ const sweepKeys = 2
 type shard struct {
 	mu      sync.Mutex
 	closed  bool
-	keys    keys
+	keys    *simplelru.LRU[string, *entry]
 	base    *plan         // of keys without a limit of their own
 	counted *plan         // the last base that was not static
 	room    int           // the largest number of keys
 	now     time.Duration // latest time of any call, since the limiter's start
-	sweepAt time.Duration // the next round of the broom begins after this
+	sweepAt time.Duration // no key is idle before this
 	lost    uint64        // keys evicted before they were full again
 
 	_ [64]byte // keeps neighbours' locks off this cache line
@@ -49,9 +53,15 @@ type shard struct {
 
 func (s *shard) open(room int, base *plan) {
 	s.room, s.base, s.sweepAt = room, base, base.idle
+	s.keys = newKeys(room)
 	if !static(base.limit.Algorithm) {
 		s.counted = base
 	}
+}
+
+func newKeys(room int) *simplelru.LRU[string, *entry] {
+	keys, _ := simplelru.NewLRU[string, *entry](room, nil) // the error is for a room below 1
+	return keys
 }
 
 // tick moves the shard's clock to now. It returns the shard's time, and the time by
@@ -71,45 +81,49 @@ func (s *shard) tick(now time.Duration) (at, behind time.Duration) {
 // place is a key in its shard, which is locked.
 type place struct {
 	*shard
-	hash  uint64
 	key   string
 	entry *entry // nil: the key is not held
 	own   *plan  // from LimitFor, for a key that is not held
 	asked refresh.Mark
+	peeks bool // the call is no use of the key
+}
+
+// look finds the entry of the key. Unless the call only peeks, the key is now the last one
+// that the LRU evicts.
+func (at *place) look() {
+	if at.peeks {
+		at.entry, _ = at.keys.Peek(at.key)
+		return
+	}
+	at.entry, _ = at.keys.Get(at.key)
 }
 
 // find returns the entry of the key and marks it as used now. For a key without one, it
 // makes an unused entry. p is the plan of the call.
-func (at *place) find(seed maphash.Seed, p *plan) *entry {
-	s, e := at.shard, at.entry
-	if e != nil {
-		e.used = true
-	} else {
-		e = s.enter(seed, at, p)
+func (at *place) find(p *plan) *entry {
+	s := at.shard
+	if at.entry == nil {
+		s.enter(at, p)
 	}
-	e.seen = s.now
+	at.entry.seen = s.now
 	if s.now > s.sweepAt {
-		s.sweep(seed)
+		s.sweep()
 	}
-	return e
+	return at.entry
 }
 
-// enter makes the entry of a key, and evicts another one if the shard is full.
-func (s *shard) enter(seed maphash.Seed, at *place, p *plan) *entry {
-	e := newEntry(p, at.own)
-	e.asked = at.asked
-	e.name(at.key)
-	at.entry = e
-	if len(s.keys.ring) < s.room {
-		s.keys.add(at.hash, e, s.room)
-		return e
+// enter makes the entry of a key, and evicts the one that was used least recently if the
+// shard is full.
+func (s *shard) enter(at *place, p *plan) {
+	if s.keys.Len() == s.room {
+		if _, old, _ := s.keys.GetOldest(); !old.fresh(s.now) { // before the removal, which also waits for memory
+			s.lost++
+		}
+		s.keys.RemoveOldest()
 	}
-	old := s.keys.victim()
-	if !old.fresh(s.now) {
-		s.lost++
-	}
-	s.keys.replace(old.hash(seed), old, at.hash, e, s.room)
-	return e
+	at.entry = newEntry(p, at.own)
+	at.entry.asked = at.asked
+	s.keys.Add(strings.Clone(at.key), at.entry)
 }
 
 // glance returns the entry of the key without marking it as used. For a key without
@@ -121,26 +135,23 @@ func (at *place) glance(p *plan) *entry {
 	return newEntry(p, at.own)
 }
 
-// sweep drops keys without a call for longer than idle. Exactly idle is not enough: a
-// bucket may lack less than a nanosecond's refill. Each call moves the broom by two
-// entries, from the end of the ring to its begin. The next round begins idle later. A
-// key that is not full yet is checked again as if it had been used now.
-func (s *shard) sweep(seed maphash.Seed) {
-	idle, k := s.base.idle, &s.keys
-	if k.broom = min(k.broom, len(k.ring)); k.broom == 0 {
-		k.broom = len(k.ring)
-	}
-	for range min(sweepKeys, k.broom) {
-		k.broom--
-		switch e := k.ring[k.broom]; {
-		case e.seen > s.now-idle-1:
-		case e.fresh(s.now):
-			k.remove(e.hash(seed), e) // the last entry takes its place: it was checked before
-		default:
-			e.seen = s.now
+// sweep drops up to two keys without a call for longer than idle, which are the ones that
+// the LRU evicts first. Exactly idle is not enough: a bucket may lack less than a
+// nanosecond's refill. A key that is not full yet goes to the other end of the LRU, as if
+// it had been used now. The key of this call was used now, so the shard is not empty.
+func (s *shard) sweep() {
+	idle := s.base.idle
+	for range sweepKeys {
+		key, e, _ := s.keys.GetOldest()
+		if e.seen > s.now-idle-1 {
+			s.sweepAt = e.seen + min(idle, hybridlimit.Never-e.seen)
+			return
 		}
-	}
-	if k.broom == 0 {
-		s.sweepAt = s.now + min(idle, hybridlimit.Never-s.now)
+		if e.fresh(s.now) {
+			s.keys.Remove(key)
+			continue
+		}
+		s.keys.Get(key)
+		e.seen = s.now
 	}
 }
