@@ -40,11 +40,10 @@ type Config struct {
 	// MaxWait bounds the time that a decision waits for Redis. Zero: 20 ms.
 	// Negative: never wait (not with ModeExact).
 	MaxWait time.Duration
-	// MaxKeys bounds the number of keys in memory. A key that was not used for a
-	// while is evicted, after it has paid the units that it owes: keys are
-	// chosen by second chance (CLOCK), so about as in an LRU. If Redis is
-	// away, as many keys have a share of their own: see Fallback. Zero:
-	// 100 000.
+	// MaxKeys bounds the number of keys in memory. A new key replaces the one that
+	// was used least recently (an LRU of golang-lru), after that has paid the units
+	// that it owes. If Redis is away, as many keys have a share of their own: see
+	// Fallback. Zero: 100 000.
 	MaxKeys int
 	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero: 512.
 	MaxKeyBytes int

@@ -11,10 +11,19 @@ import (
 // This file has the part of Inspect for keys for which memory has no room.
 
 // crowded reports whether memory has no room for a key that is not in memory. This is the case if none of the entries that
-// store.add would check can be evicted.
+// store.add would check can be evicted. It copies the list of all entries of the shard, unless the first one may go.
 func (l *Limiter) crowded(key string, now int64) bool {
-	others := l.store.inTheWay(key)
-	return len(others) > 0 && !slices.ContainsFunc(others, func(e *entry) bool { return e.mayGo(now) })
+	sh, _, have := l.store.lock(key)
+	oldest, _, _ := sh.lru.GetOldest()
+	full := have == nil && sh.lru.Len() == sh.max
+	sh.mu.Unlock()
+	if !full || oldest.mayGo(now) {
+		return false
+	}
+	sh.mu.Lock()
+	entries := sh.lru.Keys()
+	sh.mu.Unlock()
+	return !slices.ContainsFunc(entries[:min(evictTries, len(entries))], func(e *entry) bool { return e.mayGo(now) })
 }
 
 // mayGo reports whether tryEvict would evict the entry if no call used it now. It changes nothing.

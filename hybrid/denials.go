@@ -2,9 +2,10 @@ package hybrid
 
 import (
 	"log/slog"
-	"math"
 	"sync"
-	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
@@ -18,7 +19,7 @@ const (
 // denials bounds how often a denial is logged. It also counts the denials without a line of their own: each is in the "more" of
 // one later line. The fast path counts its denials in the budgets; they can be logged when the budgets have been taken back.
 type denials struct {
-	next atomic.Int64 // ns on the hub's clock: no line before
+	line *rate.Limiter // by the hub's clock
 
 	mu     sync.Mutex // guards the fields below; not held while logging
 	told   int64      // logged denials, without those from budgets
@@ -27,26 +28,31 @@ type denials struct {
 	closed bool       // the limiter is closed: a line may be written at any time
 }
 
+func newDenials(every time.Duration) denials {
+	return denials{line: rate.NewLimiter(rate.Every(every), 1)}
+}
+
+// due reports whether a line is due. A rounding error does not matter: take decides. Call it without d.mu.
+func (d *denials) due(now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.closed || d.line.TokensAt(now) > 1-1e-9
+}
+
 // take returns the number of unlogged denials and marks them as logged. It returns false and marks nothing in two cases: the next
 // line is not due, or fewer than least denials from outside the budgets are unlogged. With least 1, the second case means that
 // another line has already counted the caller's denial. Call it without d.mu.
-func (d *denials) take(c *counters, least, now, every int64) (untold int64, ok bool) {
+func (d *denials) take(c *counters, least int64, now time.Time) (untold int64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if now < d.next.Load() {
-		return 0, false
-	}
 	told, words := c.denials()
 	untold = told - d.told
-	if untold < least {
+	if untold < least || !d.closed && !d.line.AllowN(now, 1) {
 		return 0, false
 	}
 	// c.denials may have been too high for a moment when d.words was set: the next lines make up for it.
 	fresh := max(0, words-d.words)
 	d.told, d.words, d.waited = told, d.words+fresh, false
-	if !d.closed {
-		d.next.Store(now + every)
-	}
 	return untold + fresh, true
 }
 
@@ -76,11 +82,11 @@ func (l *Limiter) logDenial(key string, r *account.Plan, n int64, res *hybridlim
 	if l.cfg.LogDenials == 0 || res.Allowed && !res.Shadowed {
 		return
 	}
-	d, now := &l.denials, l.hub.clock.Now()
-	if now < d.next.Load() {
+	d, now := &l.denials, l.hub.clock.Time(l.hub.clock.Now())
+	if !d.due(now) {
 		return
 	}
-	untold, ok := d.take(&l.count, 1, now, int64(l.cfg.LogDenials))
+	untold, ok := d.take(&l.count, 1, now)
 	if !ok {
 		return
 	}
@@ -106,7 +112,7 @@ func (l *Limiter) logDenial(key string, r *account.Plan, n int64, res *hybridlim
 // the budgets that have denied. The next denial of such a key then reaches logDenial. Denials that are still unlogged at the next
 // heartbeat get a line without a key.
 func (l *Limiter) beatDenials() {
-	if l.cfg.LogDenials == 0 || l.hub.clock.Now() < l.denials.next.Load() {
+	if l.cfg.LogDenials == 0 || !l.denials.due(l.hub.clock.Time(l.hub.clock.Now())) {
 		return
 	}
 	l.store.sweep(func(e *entry) {
@@ -129,14 +135,13 @@ func (l *Limiter) endDenials() {
 	d := &l.denials
 	d.mu.Lock()
 	d.closed = true
-	d.next.Store(math.MinInt64)
 	d.mu.Unlock()
 	l.tellDenials()
 }
 
 // tellDenials writes a line without a key about the unlogged denials.
 func (l *Limiter) tellDenials() {
-	if untold, ok := l.denials.take(&l.count, 0, l.hub.clock.Now(), int64(l.cfg.LogDenials)); ok && untold > 0 {
+	if untold, ok := l.denials.take(&l.count, 0, l.hub.clock.Time(l.hub.clock.Now())); ok && untold > 0 {
 		l.hub.log.write(slog.LevelInfo, msgMoreDenied, 0, []any{
 			slog.String("limiter", l.cfg.Name), slog.String("limit", limitText(l.Limit())), slog.Int64("more", untold),
 		})

@@ -31,14 +31,15 @@ type entry struct {
 	shut atomic.Int64 // account.DenyUntil
 	ends atomic.Int64 // ns: end of the window; 0: not known, or no window
 
+	chain atomic.Pointer[entry] // the next one in its chain of the table; changed under the lock of the shard
+
 	lim  *Limiter
 	node ratesync.Node
 
-	mu      sync.Mutex   // guards the fields below but mark; never held across I/O; use lock and unlock
+	mu      sync.Mutex   // guards the fields below; never held across I/O; use lock and unlock
 	*whole               // set while mu is held, and while the account does not fit compact
 	dead    bool         // evicted: look the key up again
 	asked   refresh.Mark // the next question to Config.LimitFor; the note is a kind of standing limit
-	mark    mark         // guarded by the lock of the shard
 	compact account.Compact
 }
 
@@ -131,9 +132,9 @@ func (e *entry) begin(now int64) {
 func (e *entry) end(c *account.Conditions, epoch uint64, now int64) {
 	var b account.Budget
 	var until int64
-	asks := e.asksAt(now)
+	asks, noted := e.asksAt(now), e.lim.store.turnover.notedBy(now)
 	switch p := e.plan.Load(); {
-	case asks <= now: // only the slow path asks LimitFor
+	case min(asks, noted) <= now: // only the slow path asks LimitFor, and notes a use
 	case e.lim.wordless() || e.lim.outdated(p): // checked after the epoch was read: see Limiter.stop, changeSwitch and SetLimit
 	case e.lim.exactly(p): // Redis decides; units that the fallback left are settled, and never loaded
 	default:
@@ -144,7 +145,7 @@ func (e *entry) end(c *account.Conditions, epoch uint64, now int64) {
 	if b.Kind == account.DenyBudget {
 		e.shut.Store(e.account.DenyUntil(c))
 	}
-	e.word.Store(b.Pack(clock.GoodUntil(epoch, now, min(until, e.lim.store.turnover.notedBy(now), asks))))
+	e.word.Store(b.Pack(clock.GoodUntil(epoch, now, min(until, noted, asks))))
 }
 
 // conditions returns the conditions of an event of the entry. Call it under e.mu.

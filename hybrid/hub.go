@@ -21,6 +21,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/sometimes"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
@@ -219,10 +220,11 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 	}
 	shared := &family{
 		hub: h, flight: flight, classes: classes.Of(cfg.Classes), release: release, done: make(chan struct{}), ready: make(chan struct{}),
-		shares: fallback.New(cfg.MaxKeys), bookings: newBookings(),
+		shares: fallback.New(cfg.MaxKeys), bookings: newBookings(), overflow: sometimes.Every(overflowQuiet),
+		switches: switches{line: sometimes.Every(logEvery)},
 	}
 	for _, class := range shared.classes {
-		v := &Limiter{family: shared, clock: h.clock, cfg: cfg, class: class, store: newStore(cfg.MaxKeys, h.clock.Void)}
+		v := &Limiter{family: shared, clock: h.clock, cfg: cfg, class: class, store: newStore(cfg.MaxKeys, h.clock.Void), denials: newDenials(cfg.LogDenials)}
 		v.hist = h.metrics.histograms(v.attributes()...)
 		v.count.born = h.clock.Now()
 		shared.views = append(shared.views, v)

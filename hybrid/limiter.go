@@ -17,6 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/sometimes"
 	"github.com/hybridlimit/hybridlimit/internal/waiting"
 )
 
@@ -47,7 +48,7 @@ type family struct {
 	fleet    fleet
 	switches switches
 	shares   *fallback.Shares
-	overflow overflow
+	overflow *sometimes.Line // about keys that find no memory
 
 	closed    atomic.Bool
 	done      chan struct{} // closed by Close: waiting calls return

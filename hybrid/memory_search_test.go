@@ -19,8 +19,8 @@ import (
 )
 
 // keyBytes is the most memory that a key of 20 bytes may take: its entry, and its
-// places in the table and in the ring.
-const keyBytes = 352
+// places in the table and in the LRU.
+const keyBytes = 450
 
 var memoryCases = []struct {
 	mode  hybrid.Mode

@@ -259,7 +259,7 @@ func (h *Hub) observe(o metric.Observer, in *instruments) {
 		o.ObserveInt64(in.held, held, of())
 		o.ObserveInt64(in.resyncs, c.resynced.Load(), of())
 		o.ObserveInt64(in.credit, l.creditNow(), of())
-		o.ObserveInt64(in.keys, int64(l.store.len()), of())
+		o.ObserveInt64(in.keys, l.store.keys.Load(), of())
 	}
 }
 

@@ -99,10 +99,11 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.unlock()
+		answer := ratesync.Answer{RedisNow: 1}
 		sync := func() {
 			charge(e)
 			e.Freeze(time.Time{})
-			e.Settle(ratesync.Answer{})
+			e.Settle(answer)
 		}
 		sync() // there is a view now
 		looks := 0
@@ -121,7 +122,7 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 		e.lock()
 		e.dead = true
 		e.unlock()
-		e.Settle(ratesync.Answer{})
+		e.Settle(answer)
 		if looks != 4 {
 			t.Errorf("%d records, want 4", looks)
 		}

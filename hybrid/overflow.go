@@ -2,7 +2,7 @@ package hybrid
 
 import (
 	"log/slog"
-	"sync/atomic"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
@@ -12,11 +12,6 @@ import (
 // This file joins the limiter to its shares, which decide while Redis does not answer. Entries use them, and so do keys that find
 // no memory, because memory is full of keys that owe. All classes of a limiter use the same shares. See
 // docs/decisions/0055-shares-without-redis.md.
-
-// overflow bounds the log lines about keys that find no memory.
-type overflow struct {
-	quiet atomic.Int64 // ns: the next line is logged after this time
-}
 
 // share returns the size of the entry's share, and the share.
 func (e *entry) share(p *account.Plan) account.Fallback {
@@ -89,12 +84,11 @@ func (l *Limiter) countOverflow(n int64, admitted bool) {
 	if admitted {
 		l.count.dropped.Add(n)
 	}
-	now := l.hub.clock.Now()
-	if quiet := l.overflow.quiet.Load(); now >= quiet && l.overflow.quiet.CompareAndSwap(quiet, now+overflowQuiet) {
+	if _, ok := l.overflow.Due(); ok {
 		l.hub.log.event(msgOverflow, slog.String("limiter", l.cfg.Name), slog.String("fallback", l.live.Load().fallback.String()),
-			slog.Int("keys", l.store.len()), slog.Int("shares", l.shares.Len()), slog.Int64("decisions", l.count.overflow.Load()))
+			slog.Int64("keys", l.store.keys.Load()), slog.Int("shares", l.shares.Len()), slog.Int64("decisions", l.count.overflow.Load()))
 	}
 }
 
 // overflowQuiet is the least time between two lines about the overflow of one limiter.
-const overflowQuiet = 10e9 // ns
+const overflowQuiet = 10 * time.Second

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/sometimes"
 )
 
 // logEvery is the least time between two lines with the same message. A flapping Redis must not cause a line per
@@ -19,17 +20,14 @@ const logEvery = time.Second
 type stateLog struct {
 	log *slog.Logger
 
-	mu      sync.Mutex // guards the fields below; not held while logging
-	last    map[string]time.Time
-	skipped map[string]int
-	broken  map[int]struct{} // breakers that are not closed
-	said    bool             // the last line about them was msgBroken
+	mu     sync.Mutex // guards the fields below; not held while logging
+	lines  map[string]*sometimes.Line
+	broken map[int]struct{} // breakers that are not closed
+	said   bool             // the last line about them was msgBroken
 }
 
 func newStateLog(log *slog.Logger) *stateLog {
-	return &stateLog{
-		log: log, last: map[string]time.Time{}, skipped: map[string]int{}, broken: map[int]struct{}{},
-	}
+	return &stateLog{log: log, lines: map[string]*sometimes.Line{}, broken: map[int]struct{}{}}
 }
 
 // event logs a warning, unless the same message was logged less than logEvery ago.
@@ -44,21 +42,18 @@ func (s *stateLog) event(msg string, attrs ...any) {
 
 // due reports whether msg may be logged now, and how many lines with it were skipped since the last one. Call it
 // under s.mu.
-func (s *stateLog) due(msg string) (skipped int, ok bool) {
-	now := time.Now()
-	if last, ok := s.last[msg]; ok && now.Sub(last) < logEvery {
-		s.skipped[msg]++
-		return 0, false
+func (s *stateLog) due(msg string) (skipped int64, ok bool) {
+	line := s.lines[msg]
+	if line == nil {
+		line = sometimes.Every(logEvery)
+		s.lines[msg] = line
 	}
-	s.last[msg] = now
-	skipped = s.skipped[msg]
-	delete(s.skipped, msg)
-	return skipped, true
+	return line.Due()
 }
 
-func (s *stateLog) write(level slog.Level, msg string, skipped int, attrs []any) {
+func (s *stateLog) write(level slog.Level, msg string, skipped int64, attrs []any) {
 	if skipped > 0 {
-		attrs = append(attrs, slog.Int("skipped", skipped))
+		attrs = append(attrs, slog.Int64("skipped", skipped))
 	}
 	s.log.Log(context.Background(), level, msg, attrs...)
 }
@@ -98,7 +93,7 @@ const (
 // failure was. So the last line is right within a second or a probe.
 func (s *stateLog) breaker(which int, c breaker.Change, h *Hub) {
 	var msg string
-	var skipped int
+	var skipped int64
 	s.mu.Lock()
 	switch c.To {
 	case breaker.Open:
@@ -143,7 +138,7 @@ func tooLate(cause error) bool {
 	return errors.Is(cause, breaker.ErrSlow) || errors.As(cause, &timeout) && timeout.Timeout()
 }
 
-func (s *stateLog) fellBack(c breaker.Change, h *Hub, skipped int) {
+func (s *stateLog) fellBack(c breaker.Change, h *Hub, skipped int64) {
 	msg, attrs := whyBroken(h.clock.Late(), h.cfg.SyncTimeout, c.Cause)
 	attrs = append(attrs, slog.Any("cause", c.Cause))
 	alone := ""

@@ -3,19 +3,20 @@ package hybrid
 import (
 	"hash/maphash"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// store holds a limiter's entries in shards. A table per shard finds entries without a lock. A ring, under the shard's
+// store holds a limiter's entries in shards. A table per shard finds entries without a lock. An LRU, under the shard's
 // lock, chooses the entry to evict. Uses by the fast path are noted there only on the slow path. Every key in use takes
 // the slow path before many other keys have come: see turnover.
 type store struct {
-	seed   maphash.Seed
-	mask   uint64
-	shards []shard
-
+	seed      maphash.Seed
+	mask      uint64
+	shards    []shard
+	keys      atomic.Int64
 	evicted   atomic.Uint64
 	refused   atomic.Uint64 // insertions refused because no entry could be evicted
 	lastEvict atomic.Int64  // ns on the hub's clock; negative: never
@@ -25,15 +26,16 @@ type store struct {
 type shard struct {
 	table atomic.Pointer[table]
 	_     [56]byte // keeps written fields off the cache line of the readers
-
-	mu   sync.Mutex
-	ring ring
-	max  int
-	_    [8]byte
+	mu    sync.Mutex
+	lru   *simplelru.LRU[*entry, struct{}]
+	max   int
+	_     [40]byte
 }
 
-// perShard is the least number of keys per shard: a small bound split over many shards would evict unevenly.
-const perShard = 1024
+const (
+	perShard   = 1024 // least keys of a shard: a small bound split over many shards would evict unevenly
+	evictTries = 8    // entries that are checked for one that may go
+)
 
 // newStore returns a store for at most maxKeys keys. void must end all budgets. It is called under a shard's lock.
 func newStore(maxKeys int, void func()) *store {
@@ -43,131 +45,85 @@ func newStore(maxKeys int, void func()) *store {
 	}
 	s := &store{
 		seed: maphash.MakeSeed(), mask: uint64(n - 1), shards: make([]shard, n),
-		turnover: turnover{step: max(1, int64(maxKeys/turnoverParts)), void: void},
+		turnover: turnover{step: max(1, int64(maxKeys/64)), void: void},
 	}
 	s.lastEvict.Store(-1)
 	for i := range s.shards {
-		size := maxKeys / n
-		if i < maxKeys%n {
-			size++
-		}
-		s.shards[i].max = size
-		t := newTable(minTable)
-		s.shards[i].table.Store(t)
-		s.shards[i].ring.grow(min(t.room(), size))
+		sh := &s.shards[i]
+		sh.max = (maxKeys + i) / n                                  // these add up to maxKeys
+		sh.lru, _ = simplelru.NewLRU[*entry, struct{}](sh.max, nil) // the error is for a size below 1
+		t := make(table, minTable)
+		sh.table.Store(&t)
 	}
 	return s
 }
 
-// hash returns the hash of a key.
-func (s *store) hash(key string) uint64 { return maphash.String(s.seed, key) }
-
 // get finds a key without a lock. It can miss a key that is there; lookup does not.
 func (s *store) get(key string) *entry {
-	hash := s.hash(key)
+	hash := maphash.String(s.seed, key)
 	return s.shards[hash&s.mask].table.Load().find(hash, key)
 }
 
-// lookup finds a key and notes its use.
-func (s *store) lookup(key string) *entry {
-	hash := s.hash(key)
-	sh := &s.shards[hash&s.mask]
+// lock locks the shard of a key, and returns the key's entry or nil.
+func (s *store) lock(key string) (sh *shard, hash uint64, have *entry) {
+	hash = maphash.String(s.seed, key)
+	sh = &s.shards[hash&s.mask]
 	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return sh.use(hash, key)
+	return sh, hash, sh.table.Load().find(hash, key)
 }
 
 // peek finds a key and does not note its use.
 func (s *store) peek(key string) *entry {
-	hash := s.hash(key)
-	sh := &s.shards[hash&s.mask]
-	sh.mu.Lock()
+	sh, _, have := s.lock(key)
 	defer sh.mu.Unlock()
-	return sh.table.Load().find(hash, key)
+	return have
 }
 
-// use is lookup under the lock.
-func (sh *shard) use(hash uint64, key string) *entry {
-	e := sh.table.Load().find(hash, key)
-	if e != nil {
-		sh.ring.use(e)
-	}
-	return e
+// lookup finds a key and notes its use.
+func (s *store) lookup(key string) *entry {
+	sh, _, have := s.lock(key)
+	defer sh.mu.Unlock()
+	sh.lru.Get(have)
+	return have
 }
 
-// evictTries is the number of entries that are checked for one that owes nothing.
-const evictTries = 8
-
-// add adds an entry unless its key is there already. If the shard is full, it evicts an entry that may go. It returns the
-// entry that the key has now, or nil when no entry could go. owing lists the entries that must pay before they can go.
+// add adds an entry unless its key is there already. If the shard is full, it evicts the entry whose noted use is the
+// oldest. If that may not go, it counts as used now, and the next one is tried. add returns the entry that the key has now,
+// or nil when no entry could go. owing lists the entries that must pay before they can go.
 func (s *store) add(e *entry, now int64) (got *entry, owing []*entry) {
-	hash := s.hash(e.name)
-	sh := &s.shards[hash&s.mask]
-	sh.mu.Lock()
+	sh, hash, have := s.lock(e.name)
 	defer sh.mu.Unlock()
-	if have := sh.use(hash, e.name); have != nil {
+	if have != nil {
+		sh.lru.Get(have)
 		return have, nil
 	}
-	if len(sh.ring.entries) >= sh.max-sh.max/16 {
-		s.turnover.came(now)
-	}
-	if len(sh.ring.entries) < sh.max {
-		sh.grow()
-		sh.ring.add(e)
-		sh.table.Load().put(hash, e)
-		return e, nil
-	}
-	for range evictTries {
-		place := sh.ring.victim()
-		old := sh.ring.entries[place]
-		if old.tryEvict(now) {
-			sh.ring.replace(place, e)
-			sh.table.Load().remove(s.hash(old.name), old)
-			sh.table.Load().put(hash, e)
-			s.evicted.Add(1)
-			s.lastEvict.Store(now)
-			return e, owing
+	t := *sh.table.Load()
+	s.turnover.came(now)
+	for sh.lru.Len() == sh.max {
+		if len(owing) == evictTries {
+			s.refused.Add(1)
+			return nil, owing
 		}
-		owing = append(owing, old)
-		sh.ring.use(old)
+		old, _, _ := sh.lru.GetOldest()
+		if !old.tryEvict(now) {
+			owing = append(owing, old)
+			sh.lru.Get(old)
+			continue
+		}
+		sh.lru.Remove(old)
+		t.remove(maphash.String(s.seed, old.name), old)
+		s.keys.Add(-1)
+		s.evicted.Add(1)
+		s.lastEvict.Store(now)
 	}
-	s.refused.Add(1)
-	return nil, owing
-}
-
-// grow makes room for another entry. At its final size the table is a third larger than its entries, so that one in four
-// slots is free. The ring has room for as many entries as the table.
-func (sh *shard) grow() {
-	if t := sh.table.Load(); t.full() {
-		t = t.grown(min(len(t.slots)+len(t.slots)/4, max(minTable, sh.max+sh.max/3+2)))
-		sh.table.Store(t)
-		sh.ring.grow(min(t.room(), sh.max))
+	if n := sh.lru.Len(); n == len(t) {
+		t = t.grown(2*n, s.seed)
+		sh.table.Store(&t)
 	}
-}
-
-// inTheWay returns the entries that add would check for eviction if this key came in now. It returns none if there is
-// room or the key is there already.
-func (s *store) inTheWay(key string) []*entry {
-	hash := s.hash(key)
-	sh := &s.shards[hash&s.mask]
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if len(sh.ring.entries) < sh.max || sh.table.Load().find(hash, key) != nil {
-		return nil
-	}
-	return sh.ring.victims(evictTries)
-}
-
-// len returns the number of keys.
-func (s *store) len() int {
-	total := 0
-	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.Lock()
-		total += len(sh.ring.entries)
-		sh.mu.Unlock()
-	}
-	return total
+	sh.lru.Add(e, struct{}{})
+	t.put(hash, e)
+	s.keys.Add(1)
+	return e, owing
 }
 
 // each calls f for every entry, outside the shards' locks.
@@ -175,7 +131,7 @@ func (s *store) each(f func(*entry)) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		entries := slices.Clone(sh.ring.entries)
+		entries := sh.lru.Keys()
 		sh.mu.Unlock()
 		for _, e := range entries {
 			f(e)
@@ -183,13 +139,11 @@ func (s *store) each(f func(*entry)) {
 	}
 }
 
-// sweep calls f for the entries that it meets. It meets each entry that stays in the store during the sweep, unless the
-// entry moves within its table. It takes no lock and no memory.
+// sweep calls f for the entries that it meets, without a lock: for each one of which the chain stays as it is meanwhile.
 func (s *store) sweep(f func(*entry)) {
 	for i := range s.shards {
-		t := s.shards[i].table.Load()
-		for j := range t.slots {
-			if e := t.slots[j].e.Load(); e != nil {
+		for t, j := *s.shards[i].table.Load(), 0; j < len(t); j++ {
+			for e := t[j].Load(); e != nil; e = e.chain.Load() {
 				f(e)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// These stores were compared for decisions 0015 and 0041. Each finds an entry as the fast path
+// These stores were compared for decisions 0015 and 0059. Each finds an entry as the fast path
 // does. Recency is noted in find or, if the order of eviction is kept beside a map, on the slow
 // path.
 
@@ -90,7 +90,7 @@ var finders = []struct {
 	name string
 	make func(keys int) finder
 }{
-	{"table+ring", func(keys int) finder { return ours{newStore(2*keys, func() {})} }},
+	{"table+lru", func(keys int) finder { return ours{newStore(2*keys, func() {})} }},
 	{"locked-lru", func(keys int) finder { return newLocked(keys) }},
 	{"sync.Map+lru", func(keys int) finder { return newBeside(keys) }},
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/census"
+	"github.com/hybridlimit/hybridlimit/internal/sometimes"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -88,10 +89,10 @@ type switches struct {
 	own   bool      // local is set, and wins
 	fleet wire.Flag // as last heard
 
-	logged   Switch    // the switch in the last log line
-	loggedAt time.Time // time of that line
-	skipped  int       // changes since that line
-	odd      int64     // last logged fleet switch that this version does not know
+	logged  Switch          // the switch in the last log line
+	line    *sometimes.Line // about changes
+	skipped int64           // changes since that line
+	odd     int64           // last logged fleet switch that this version does not know
 }
 
 // inForce returns the switch that decides.
@@ -284,14 +285,19 @@ func (l *Limiter) noteSwitch() (write func()) {
 			l.hub.log.write(slog.LevelWarn, msgOddSwitch, 0, []any{name, slog.Int64("switch", f)})
 		})
 	}
-	if to := l.inForce(); to != w.logged && (w.loggedAt.IsZero() || time.Since(w.loggedAt) >= logEvery) {
+	to := l.inForce()
+	due := to != w.logged
+	if due {
+		_, due = w.line.Due()
+	}
+	if due {
 		by := "fleet"
 		if w.own {
 			by = "process"
 		}
 		attrs := []any{name, slog.String("from", w.logged.String()), slog.String("to", to.String()), slog.String("by", by)}
 		skipped := w.skipped - 1
-		w.logged, w.loggedAt, w.skipped = to, time.Now(), 0
+		w.logged, w.skipped = to, 0
 		lines = append(lines, func() { l.hub.log.write(slog.LevelWarn, msgSwitch, skipped, attrs) })
 	}
 	return func() {

@@ -1,125 +1,55 @@
 package hybrid
 
 import (
-	"math/bits"
+	"hash/maphash"
 	"sync/atomic"
 )
 
-// table finds entries without a lock. It uses open addressing with linear probing over a fixed array. A writer holds
-// the lock of the shard, and may move entries that readers are looking for. So a reader that finds nothing must look
-// again under the lock. A reader that finds an entry which was just evicted learns this from the entry, because its
-// budget is void. The alternatives that were tried are in docs/decisions/0015-a-table-beside-the-lru.md.
-type table struct {
-	slots []slot
-	used  int // guarded by the shard's lock
-}
+// table finds entries without a lock: it is a hash table whose chains go through entry.chain. A writer holds the lock of the
+// shard. A reader may miss an entry while another one of its chain moves or goes, so one that finds nothing must look again
+// under the lock. One that finds an entry which was just evicted learns this from the entry, because its budget is void.
+// docs/decisions/0059-lru-and-rate-come-back.md has the alternatives.
+type table []atomic.Pointer[entry]
 
-// slot is empty if e is nil. By the hash, a search skips most entries of other keys without reading them.
-type slot struct {
-	hash atomic.Uint64
-	e    atomic.Pointer[entry]
-}
+const minTable = 16 // the initial number of chains: a power of two, as all later ones are
 
-// minTable is the initial size of a table.
-const minTable = 16
-
-func newTable(size int) *table { return &table{slots: make([]slot, size)} }
-
-// home returns the slot where the probe for a hash begins. The high bits choose, because the low bits chose the
-// shard.
-func (t *table) home(hash uint64) int {
-	hi, _ := bits.Mul64(hash, uint64(len(t.slots)))
-	return int(hi)
-}
+// chain returns the begin of the chain of a hash. The high bits choose, because the low bits chose the shard.
+func (t table) chain(hash uint64) *atomic.Pointer[entry] { return &t[hash>>32&uint64(len(t)-1)] }
 
 // find returns the entry of a key, or nil. It needs no lock.
-func (t *table) find(hash uint64, key string) *entry {
-	i := t.home(hash)
-	for range t.slots {
-		s := &t.slots[i]
-		e := s.e.Load()
-		if e == nil {
-			return nil
-		}
-		if s.hash.Load() == hash && e.is(key) {
+func (t table) find(hash uint64, key string) *entry {
+	for e := t.chain(hash).Load(); e != nil; e = e.chain.Load() {
+		if e.is(key) {
 			return e
-		}
-		if i++; i == len(t.slots) {
-			i = 0
 		}
 	}
 	return nil
 }
 
-// room returns the number of entries up to which probes are short: ¾ of the slots.
-func (t *table) room() int { return len(t.slots) - len(t.slots)/4 }
-
-// full reports whether another entry would make probes long.
-func (t *table) full() bool { return t.used >= t.room() }
-
-// put adds an entry that is not in the table. The table must not be full: at least one slot must stay empty, or a
-// search would not end.
-func (t *table) put(hash uint64, e *entry) {
-	i := t.home(hash)
-	for t.slots[i].e.Load() != nil {
-		if i++; i == len(t.slots) {
-			i = 0
-		}
-	}
-	t.slots[i].hash.Store(hash)
-	t.slots[i].e.Store(e)
-	t.used++
+// put adds an entry that is not in the table.
+func (t table) put(hash uint64, e *entry) {
+	c := t.chain(hash)
+	e.chain.Store(c.Load())
+	c.Store(e)
 }
 
-// remove deletes an entry, and moves back the entries behind it that it had displaced (Knuth, TAOCP vol. 3, 6.4,
-// algorithm R). It leaves no tombstones, which only a new table could clear.
-func (t *table) remove(hash uint64, e *entry) {
-	gap := t.home(hash)
-	for t.slots[gap].e.Load() != e {
-		if t.slots[gap].e.Load() == nil {
-			return
-		}
-		gap = t.after(gap)
+// remove removes an entry of the table. The entry forgets the next one: who holds it would hold that one in memory too.
+func (t table) remove(hash uint64, e *entry) {
+	at := t.chain(hash)
+	for at.Load() != e {
+		at = &at.Load().chain
 	}
-	for i := t.after(gap); ; i = t.after(i) {
-		next := t.slots[i].e.Load()
-		if next == nil {
-			break
-		}
-		at := t.slots[i].hash.Load()
-		// The entry may move to the gap unless its home lies after the gap.
-		if t.steps(t.home(at), i) >= t.steps(gap, i) {
-			t.slots[gap].hash.Store(at)
-			t.slots[gap].e.Store(next)
-			gap = i
-		}
-	}
-	t.slots[gap].e.Store(nil)
-	t.used--
+	at.Store(e.chain.Load())
+	e.chain.Store(nil)
 }
 
-// after returns the slot after a slot.
-func (t *table) after(i int) int {
-	if i++; i < len(t.slots) {
-		return i
-	}
-	return 0
-}
-
-// steps returns the number of slots from one slot to another.
-func (t *table) steps(from, to int) int {
-	if to >= from {
-		return to - from
-	}
-	return to - from + len(t.slots)
-}
-
-// grown returns a table of another size with the same entries.
-func (t *table) grown(size int) *table {
-	out := newTable(size)
-	for i := range t.slots {
-		if e := t.slots[i].e.Load(); e != nil {
-			out.put(t.slots[i].hash.Load(), e)
+// grown returns a table of another size, which takes over the entries.
+func (t table) grown(size int, seed maphash.Seed) table {
+	out := make(table, size)
+	for i := range t {
+		for e, next := t[i].Load(), (*entry)(nil); e != nil; e = next {
+			next = e.chain.Load()
+			out.put(maphash.String(seed, e.name), e)
 		}
 	}
 	return out

@@ -24,78 +24,74 @@ var hubOnly = func() *Limiter {
 	return l
 }()
 
-// TestTableIsAMap checks that a table does the same as a map, however full it is, and with
-// hashes that collide.
+// TestTableIsAMap checks that a table does the same as a map, however full it is, and with hashes that collide. An entry that
+// is removed refers to no other one.
 func TestTableIsAMap(t *testing.T) {
 	for _, bits := range []int{1, 3, 64} { // of the hash that differ
-		for _, size := range []int{4, 16, 100} {
+		for _, size := range []int{4, 16, 128} {
 			rng := rand.New(rand.NewPCG(1, uint64(size*bits)))
 			entries := make([]*entry, size+size/2)
-			hashes := make([]uint64, len(entries))
+			hashes := map[string]uint64{}
 			for i := range entries {
 				entries[i] = newEntry(nil, fmt.Sprint(i))
-				hashes[i] = rng.Uint64() >> (64 - bits) << (64 - bits)
+				hashes[entries[i].name] = rng.Uint64() >> (64 - bits) << (64 - bits)
 			}
-			table, has := newTable(size), map[int]bool{}
-			for range 20 * size {
-				switch i := rng.IntN(len(entries)); {
-				case has[i]:
-					table.remove(hashes[i], entries[i])
-					delete(has, i)
-				case len(has) < size-size/4:
-					table.put(hashes[i], entries[i])
-					has[i] = true
-				}
-				if table.used != len(has) {
-					t.Fatalf("%d entries, want %d", table.used, len(has))
-				}
+			table, has := make(table, size), map[int]bool{}
+			check := func() {
 				for i, e := range entries {
-					if got := table.find(hashes[i], e.name); got != nil != has[i] || got != nil && got != e {
-						t.Fatalf("%d bits, %d slots: entry %d: %v, want it there: %t", bits, size, i, got, has[i])
+					if got := table.find(hashes[e.name], e.name); got != nil != has[i] || got != nil && got != e {
+						t.Fatalf("%d bits, %d chains: entry %d: %v, want it there: %t", bits, size, i, got, has[i])
 					}
 				}
 			}
-			bigger := table.grown(2 * size)
-			for i, e := range entries {
-				if got := bigger.find(hashes[i], e.name); got != nil != has[i] {
-					t.Errorf("grown: entry %d: %v, want it there: %t", i, got, has[i])
+			for range 20 * size {
+				i := rng.IntN(len(entries))
+				if e := entries[i]; has[i] {
+					table.remove(hashes[e.name], e)
+					delete(has, i)
+					if e.chain.Load() != nil {
+						t.Fatal("an entry that was removed holds another one")
+					}
+				} else {
+					table.put(hashes[e.name], e)
+					has[i] = true
 				}
+				check()
 			}
-			table.remove(hashes[0], &entry{}) // an entry that is not in the table
+			seed := maphash.MakeSeed()
+			table = table.grown(2*size, seed)
+			for name := range hashes {
+				hashes[name] = maphash.String(seed, name)
+			}
+			check()
 		}
 	}
 }
 
-// TestProbesAreShort checks that probes stay short up to the last key that fits. The hash is seeded, and with one seed
-// of many the longest probe is above its bound by chance: the best of three counts.
-func TestProbesAreShort(t *testing.T) {
+// TestChainsAreShort checks that chains stay short up to the last key that fits. The hash is seeded, and with one seed of many
+// the longest chain is above its bound by chance: the best of three counts.
+func TestChainsAreShort(t *testing.T) {
 	best := math.MaxInt
 	for range 3 {
-		mean, longest := probesOf(20_000)
-		if best = min(best, longest); mean > 3 {
-			t.Errorf("%.2f probes for a key", mean)
+		s := newStore(20_000, func() {})
+		for i := range 20_000 {
+			s.add(newEntry(hubOnly, fmt.Sprint("key", i)), 0)
 		}
-	}
-	if best > 200 {
-		t.Errorf("%d probes at most, with the best of three seeds", best)
-	}
-}
-
-// probesOf returns the mean and the largest number of probes for a key, in a new store that is full of keys.
-func probesOf(keys int) (mean float64, longest int) {
-	s := newStore(keys, func() {})
-	for i := range keys {
-		s.add(newEntry(hubOnly, fmt.Sprint("key", i)), 0)
-	}
-	probes := 0
-	for i := range s.shards {
-		table := s.shards[i].table.Load()
-		for j := range table.slots {
-			if e := table.slots[j].e.Load(); e != nil {
-				n := 1 + (j-table.home(maphash.String(s.seed, e.name))+len(table.slots))%len(table.slots)
-				probes, longest = probes+n, max(longest, n)
+		visited, longest := 0, 0
+		for i := range s.shards {
+			for j := range *s.shards[i].table.Load() {
+				n := 0
+				for e := (*s.shards[i].table.Load())[j].Load(); e != nil; e = e.chain.Load() {
+					n++
+				}
+				visited, longest = visited+n*(n+1)/2, max(longest, n)
 			}
 		}
+		if best = min(best, longest); visited > int(2*s.keys.Load()) {
+			t.Errorf("%d entries are looked at for %d keys", visited, s.keys.Load())
+		}
 	}
-	return float64(probes) / float64(s.len()), longest
+	if best > 12 {
+		t.Errorf("%d entries in a chain, with the best of three seeds", best)
+	}
 }

@@ -1,6 +1,6 @@
-// This package measures the lookup of a key by hybrid's table, by xsync.Map and
-// by otter. table_test.go is a link to hybrid's table. The result is in
-// docs/decisions/0015-a-table-beside-the-lru.md.
+// This package measures the lookup of a key by hybrid's table, by sync.Map, by
+// xsync.Map and by otter. table_test.go is a link to hybrid's table. The results are
+// in docs/decisions/0015-a-table-beside-the-lru.md and 0059-lru-and-rate-come-back.md.
 package hybrid
 
 import (
@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -20,20 +21,21 @@ import (
 
 // entry has the size of hybrid's entry, and stores the key in the same way.
 type entry struct {
-	name [24]byte
-	n    int
-	_    [256]byte
+	name  string
+	short [24]byte
+	chain atomic.Pointer[entry]
+	_     [240]byte
 }
 
 func newEntry(key string) *entry {
-	e := &entry{n: len(key)}
-	copy(e.name[:], key)
+	e := new(entry)
+	e.name = unsafe.String(&e.short[0], copy(e.short[:], key))
 	return e
 }
 
-func (e *entry) key() string { return unsafe.String(&e.name[0], e.n) }
-
-func (e *entry) is(key string) bool { return e.key() == key }
+func (e *entry) is(key string) bool {
+	return len(e.name) == len(key) && string(e.short[:len(key)]) == key
+}
 
 type finder interface {
 	find(key string) *entry
@@ -42,12 +44,12 @@ type finder interface {
 
 const shards = 8 // as hybrid has on two cores
 
-// withTable is the store of hybrid before decision 0041: a table for each shard,
-// and golang-lru under its lock.
+// withTable is as the store of hybrid: a table for each shard, and golang-lru under
+// its lock.
 type withTable struct {
 	seed   maphash.Seed
 	shards [shards]struct {
-		table *table
+		table table
 		lru   *simplelru.LRU[*entry, struct{}]
 	}
 }
@@ -55,7 +57,7 @@ type withTable struct {
 func newWithTable(keys int) finder {
 	w := &withTable{seed: maphash.MakeSeed()}
 	for i := range w.shards {
-		w.shards[i].table = newTable(minTable)
+		w.shards[i].table = make(table, minTable)
 		w.shards[i].lru, _ = simplelru.NewLRU[*entry, struct{}](keys, nil)
 	}
 	return w
@@ -67,13 +69,40 @@ func (w *withTable) find(key string) *entry {
 }
 
 func (w *withTable) add(e *entry) {
-	hash := maphash.String(w.seed, e.key())
+	hash := maphash.String(w.seed, e.name)
 	s := &w.shards[hash&(shards-1)]
-	if s.table.full() {
-		s.table = s.table.grown(2 * len(s.table.slots))
+	if n := s.lru.Len(); n == len(s.table) {
+		s.table = s.table.grown(2*n, w.seed)
 	}
 	s.table.put(hash, e)
 	s.lru.Add(e, struct{}{})
+}
+
+// withSyncMap has sync.Map instead of the tables.
+type withSyncMap struct {
+	m   sync.Map
+	mu  sync.Mutex
+	lru *simplelru.LRU[*entry, struct{}]
+}
+
+func newWithSyncMap(keys int) finder {
+	lru, _ := simplelru.NewLRU[*entry, struct{}](keys, nil)
+	return &withSyncMap{lru: lru}
+}
+
+func (w *withSyncMap) find(key string) *entry {
+	e, ok := w.m.Load(key)
+	if !ok {
+		return nil
+	}
+	return e.(*entry)
+}
+
+func (w *withSyncMap) add(e *entry) {
+	w.m.Store(e.name, e)
+	w.mu.Lock()
+	w.lru.Add(e, struct{}{})
+	w.mu.Unlock()
 }
 
 // withXsync has xsync.Map instead of the tables.
@@ -94,7 +123,7 @@ func (w *withXsync) find(key string) *entry {
 }
 
 func (w *withXsync) add(e *entry) {
-	w.m.Store(e.key(), e)
+	w.m.Store(e.name, e)
 	w.mu.Lock()
 	w.lru.Add(e, struct{}{})
 	w.mu.Unlock()
@@ -112,13 +141,14 @@ func (w withOtter) find(key string) *entry {
 	return e
 }
 
-func (w withOtter) add(e *entry) { w.c.Set(e.key(), e) }
+func (w withOtter) add(e *entry) { w.c.Set(e.name, e) }
 
 var finders = []struct {
 	name string
 	make func(keys int) finder
 }{
 	{"table+lru", newWithTable},
+	{"sync.Map+lru", newWithSyncMap},
 	{"xsync.Map+lru", newWithXsync},
 	{"otter", newWithOtter},
 }

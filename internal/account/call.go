@@ -74,7 +74,7 @@ func (a *Account) fromLease(c *Conditions, n, now int64) Verdict {
 // onCredit admits a call for n units on credit.
 func (a *Account) onCredit(c *Conditions, n, now int64) Verdict {
 	v := Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncLazily}
-	if !a.view.known {
+	if !a.view.known() {
 		v.Reason = OnBlindCredit
 	}
 	window := a.view.window
@@ -148,7 +148,7 @@ type Forecast struct {
 
 // Peek estimates the answer to a call for one unit and takes nothing.
 func (a *Account) Peek(c *Conditions, now int64) (f Forecast) {
-	f.Known = a.view.known
+	f.Known = a.view.known()
 	switch {
 	case a.Held() > 0:
 		f.Allowed, f.Source = true, hybridlimit.SourceLease

@@ -34,7 +34,7 @@ func (c *Compact) Expand(a *Account) {
 		a.view = view{}
 		a.refusal = Refusal{N: v.level, Until: v.nextPoll, Relook: v.relook, Left: v.cap, Reset: v.ends}
 	}
-	if a.pending > 0 && a.view.known {
+	if a.pending > 0 && a.view.known() {
 		a.window = a.view.window
 	}
 }

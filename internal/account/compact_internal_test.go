@@ -9,7 +9,7 @@ import (
 // TestEmptyCompact checks that a compact form is empty only if forgetting the account loses nothing, and that Forget does
 // the same as Begin and Forget of the account.
 func TestEmptyCompact(t *testing.T) {
-	viewed := view{known: true, level: 3, cap: 10, received: 5, redisAt: 7}
+	viewed := view{level: 3, cap: 10, received: 5, redisAt: 7}
 	for name, tc := range map[string]struct {
 		a     Account
 		empty bool

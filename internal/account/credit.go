@@ -15,7 +15,7 @@ func (a *Account) credit(c *Conditions, now int64) (units int64, why Reason) {
 	switch {
 	case a.fresh(now):
 		level = a.level(c, now)
-	case a.view.known:
+	case a.view.known():
 		return 0, ViewOver
 	case c.Blind && !a.used:
 		level = c.Bucket.Cap

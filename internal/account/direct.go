@@ -47,7 +47,7 @@ func (a *Account) DirectEnd(c *Conditions, n, granted int64) {
 
 // Told returns the view as Redis gets it back with a direct call. A state that Redis has lost is restored from it.
 func (a *Account) Told(c *Conditions) (v algo.View) {
-	if a.view.known {
+	if a.view.known() {
 		v = a.told(c)
 	}
 	return v
@@ -99,7 +99,7 @@ func (a *Account) NoteRefusal(r Refusal, now int64) {
 // NoteAbove notes the units that were left when a call asked for more than the burst. It does nothing if there is a view or a
 // refusal that holds, because these say more.
 func (a *Account) NoteAbove(r Refusal, now int64) {
-	if !a.view.known && !a.refusal.Holds(a.refusal.N, now) {
+	if !a.view.known() && !a.refusal.Holds(a.refusal.N, now) {
 		a.refusal = r
 	}
 }

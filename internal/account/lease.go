@@ -209,7 +209,7 @@ func (a *Account) worthLease(c *Conditions, now int64) bool {
 	if !a.takesLease(c, now) || a.Held() > a.prefetchAt(c, now) {
 		return false
 	}
-	if !a.view.known {
+	if !a.view.known() {
 		return true
 	}
 	if !a.fresh(now) {

@@ -20,7 +20,7 @@ func (a *Account) mayAskAlone(c *Conditions, asks []int64, now int64) bool {
 		return false
 	case c.Bucket.Queue: // its last places are always contended
 		return false
-	case a.view.known && a.Tells(c.Bucket, now):
+	case a.view.known() && a.Tells(c.Bucket, now):
 		return false
 	}
 	return a.demand.steady(now) < leasable

@@ -140,7 +140,7 @@ func (w *world) restore() {
 // concealed reports whether p has a view of Redis's present window, and does not tell it: its answer took longer than the window.
 func (w *world) concealed(p *proc) bool {
 	v := &p.s.view
-	return w.t.windowed() && v.known && !p.s.Tells(w.t.Bucket, w.now) && w.t.Window.Number(v.redisAt) == w.t.Window.Number(w.redis.clock(w.now))
+	return w.t.windowed() && v.known() && !p.s.Tells(w.t.Bucket, w.now) && w.t.Window.Number(v.redisAt) == w.t.Window.Number(w.redis.clock(w.now))
 }
 
 // counts reports whether p tells Redis its view, and Redis uses it. After a late answer p may take the view's window as over before
@@ -165,13 +165,13 @@ func (w *world) lostAgain() {
 // view before that, together with units that were debited since.
 func (w *world) noteUntold(p *proc) {
 	v, l := &p.s.view, &w.losses
-	l.untold = l.untold || p.s.lone && v.known && v.createdAt != 0 && l.count > 0 && v.redisAt <= l.lostAt
+	l.untold = l.untold || p.s.lone && v.known() && v.createdAt != 0 && l.count > 0 && v.redisAt <= l.lostAt
 }
 
 // allSynced reports whether all views, and all answers in flight, are from after the last loss.
 func (w *world) allSynced() bool {
 	for _, p := range w.procs {
-		if p.s.view.known && p.s.view.redisAt <= w.losses.lostAt {
+		if p.s.view.known() && p.s.view.redisAt <= w.losses.lostAt {
 			return false
 		}
 		for _, a := range w.redis.ledger {

@@ -255,7 +255,7 @@ func (w *world) noteCredit(p *proc, c int64) {
 			return true
 		}
 		for _, p := range w.procs {
-			if !p.away && (!p.s.view.known || p.s.view.sent <= g.at) {
+			if !p.away && (!p.s.view.known() || p.s.view.sent <= g.at) {
 				return false
 			}
 		}

@@ -332,7 +332,7 @@ func (w *world) checkDenial(p *proc, n int64) {
 // a process that has forgotten this key. The process must forget another key before it can keep this one again.
 func (w *world) exact(p *proc, n int64) {
 	w.begin(p)
-	if p.s.view.known || p.frozen != nil || p.waiters.Len() > 0 || !p.s.Idle() {
+	if p.s.view.known() || p.frozen != nil || p.waiters.Len() > 0 || !p.s.Idle() {
 		w.end(p)
 		return
 	}

@@ -36,7 +36,7 @@ func (a *Account) mayBeUnsent(taken Taken) bool {
 	case taken.Ns == 0:
 		return true
 	}
-	return !a.frozen && (!a.view.known || a.view.sent <= taken.Ns)
+	return !a.frozen && (!a.view.known() || a.view.sent <= taken.Ns)
 }
 
 // refund is units to be given back. at is the time at which they were taken, as algo.Op.RefundAt; 0: not known.

@@ -74,7 +74,7 @@ func TestSettle(t *testing.T) {
 			if s.inflight != 0 || s.frozen || s.asked || s.stuckAt != 0 {
 				t.Errorf("not acknowledged: %+v", s)
 			}
-			want := view{level: 42, nextPoll: tc.now + 3000, sent: sec, received: tc.now, redisAt: 99, createdAt: 7, relook: tc.now + terms.RelookIn, known: true}
+			want := view{level: 42, nextPoll: tc.now + 3000, sent: sec, received: tc.now, redisAt: 99, createdAt: 7, relook: tc.now + terms.RelookIn}
 			want.cap = terms.Bucket.Cap
 			if s.view != want {
 				t.Errorf("view %+v", s.view)

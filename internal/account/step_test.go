@@ -199,7 +199,7 @@ func TestLoadAndDrainConserveUnits(t *testing.T) {
 		terms.Blind = rapid.Bool().Draw(t, "blind")
 		few := rapid.Int64Range(0, 6)
 		s := seen(terms, rapid.Float64Range(-10, 10).Draw(t, "level"))
-		s.view.known = rapid.Bool().Draw(t, "known")
+		s.view.redisAt = rapid.SampledFrom([]int64{0, 1, 5}).Draw(t, "known")
 		s.leases = [2]lease{{units: few.Draw(t, "held"), end: 9 * sec}, {units: 0, end: 9 * sec}}
 		if s.leases[0].units > 0 {
 			s.leases[1].units = few.Draw(t, "spare")

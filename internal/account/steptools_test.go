@@ -26,6 +26,6 @@ func stepTerms() *Conditions {
 // seen returns an account that heard of the given units at 1 s, one round trip after it had asked.
 func seen(t *Conditions, units float64) Account {
 	return Account{view: view{
-		level: int64(units * float64(t.Bucket.Unit)), cap: t.Bucket.Cap, sent: sec - ms, received: sec, relook: sec + MaxView, known: true,
+		level: int64(units * float64(t.Bucket.Unit)), cap: t.Bucket.Cap, sent: sec - ms, received: sec, relook: sec + MaxView, redisAt: 1,
 	}}
 }

@@ -92,7 +92,7 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 			a.askedAhead = a.here(now).window + 1
 		}
 	}
-	if a.view.known {
+	if a.view.known() {
 		op.View = a.told(c)
 		op.Lost = c.Lost > 0 && a.view.received <= c.Lost
 	}
@@ -231,7 +231,7 @@ func (a *Account) see(c *Conditions, ans Answer, now int64) {
 	}
 	a.view = view{
 		level: ans.Level, cap: ans.Cap, nextPoll: now + min(ans.Retry*1000, c.RelookIn), sent: ans.Sent, received: now, redisAt: ans.RedisNow,
-		createdAt: ans.Born, relook: now + c.RelookIn, known: true,
+		createdAt: ans.Born, relook: now + c.RelookIn,
 	}
 	a.enter(c, ans)
 }

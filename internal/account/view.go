@@ -12,11 +12,13 @@ type view struct {
 	window    int64 // the number of that window
 	sent      int64 // ns; the op was sent. Redis answered later.
 	received  int64 // ns; the answer was received. Redis answered earlier.
-	redisAt   int64 // µs of Redis time, opaque here
+	redisAt   int64 // µs of Redis time, opaque here; 0: nothing is known
 	createdAt int64 // of the state in Redis, µs of Redis time; 0: Redis needed no state
 	relook    int64 // ns; until then the view may prove a denial
-	known     bool
 }
+
+// known reports whether Redis has answered.
+func (v *view) known() bool { return v.redisAt != 0 }
 
 // MaxView is the longest time (ns) for which a view proves a denial: limits are raised and keys are reset without a message to
 // this process. The shell jitters it into Conditions.RelookIn.
@@ -27,11 +29,11 @@ const MaxView = int64(5e9)
 const ledgerMemory = 2 * algo.MaxLease * 1000
 
 // Viewed reports whether there is a view of the key.
-func (a *Account) Viewed() bool { return a.view.known }
+func (a *Account) Viewed() bool { return a.view.known() }
 
 // ViewAge returns the ns since the view was received; negative: there is none.
 func (a *Account) ViewAge(now int64) int64 {
-	if !a.view.known {
+	if !a.view.known() {
 		return -1
 	}
 	return now - a.view.received
@@ -43,7 +45,7 @@ func (a *Account) ViewLevel() int64 { return a.view.level }
 // fresh reports whether the view is still valid. The view of a window ends at the earliest time at which the window may be
 // over. Only Redis knows the units left in the next window, so the first call of each process in each window asks.
 func (a *Account) fresh(now int64) bool {
-	return a.view.known && (a.view.ends == 0 || now < a.view.ends)
+	return a.view.known() && (a.view.ends == 0 || now < a.view.ends)
 }
 
 // outlasts reports whether the view is valid for another d ns. A budget of credit may be spent for up to two ticks after its
@@ -98,7 +100,7 @@ func (a *Account) NextPoll(c *Conditions) int64 {
 // grown by at most the refill, which counts from the sending of the op. Owed units are subtracted first, down to -Cap, the
 // lowest level in Redis. Units given back are added. 0: the view proves nothing.
 func (a *Account) ProvedUntil(c *Conditions, n int64) int64 {
-	if !a.view.known {
+	if !a.view.known() {
 		return 0
 	}
 	if c.windowed() {
@@ -193,7 +195,7 @@ func (a *Account) Tells(b algo.Bucket, lost int64) bool {
 	v := &a.view
 	if v.ends > 0 {
 		used := v.level < b.Cap || v.cap < b.Cap // of this window, or of the next one
-		return v.known && v.createdAt != 0 && used && lost-LossNoticed < v.ends
+		return v.known() && v.createdAt != 0 && used && lost-LossNoticed < v.ends
 	}
-	return v.known && v.createdAt != 0 && b.Fill(v.level, (lost-LossNoticed-v.received)/1000) < b.Cap
+	return v.known() && v.createdAt != 0 && b.Fill(v.level, (lost-LossNoticed-v.received)/1000) < b.Cap
 }

@@ -27,7 +27,7 @@ func (a *Account) closedUntil(c *Conditions, n int64) int64 {
 // fadesAt returns the time (ns) at which a sliding window that has too few units until its end has n, because its units fade
 // during the next one; 0: it has them before, or is no sliding window. Before it ends nothing proves a denial in the next one.
 func (a *Account) fadesAt(c *Conditions, n int64) int64 {
-	if !c.Window.Sliding || !a.view.known {
+	if !c.Window.Sliding || !a.view.known() {
 		return 0
 	}
 	_, top := a.reach(c, a.view.received)
