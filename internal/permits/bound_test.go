@@ -72,8 +72,8 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestAsInTheModel counts the schedules above the permits with the calls of bench/permits: for one permit, with a short patience, and
-// without a fallback. Its figures compare with those of the model.
+// TestAsInTheModel counts the schedules above the permits with the calls of the simulator in decision 0051: for one permit,
+// with a short patience, and without a fallback. Its figures compare with those of that simulator.
 func TestAsInTheModel(t *testing.T) {
 	if !testenv.Full() {
 		t.Skip("counts in 2000 schedules: HYBRIDLIMIT_FULL")
