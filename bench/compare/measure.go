@@ -39,11 +39,13 @@ type slice struct{ Warm, Timed, Single time.Duration }
 // From manyKeys keys on, a turn is longer: by manyTimes, and its warm-up by
 // warmTimes. So most keys are used in the warm-up. Otherwise the figures would
 // be those of limiters that have forgotten keys or ask Redis again after a
-// pause.
+// pause. With new keys the timed part is longer again by wholeCycles: each key is
+// garbage soon, and the part must have whole cycles of the collector.
 const (
-	manyKeys  = 10_000
-	manyTimes = 3
-	warmTimes = 15
+	manyKeys    = 10_000
+	manyTimes   = 3
+	warmTimes   = 15
+	wholeCycles = 5
 )
 
 // of returns the slice for a workload.
@@ -51,7 +53,11 @@ func (d slice) of(w workload) slice {
 	if w.Keys < manyKeys {
 		return d
 	}
-	return slice{warmTimes * d.Warm, manyTimes * d.Timed, manyTimes * d.Single}
+	many := slice{warmTimes * d.Warm, manyTimes * d.Timed, manyTimes * d.Single}
+	if w.Fresh {
+		many.Timed *= wholeCycles
+	}
+	return many
 }
 
 // figures is the result of one turn.

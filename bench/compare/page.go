@@ -25,11 +25,11 @@ func (p page) markdown() string {
 	fmt.Fprintf(&b, "There are %[1]d rounds. In each round every limiter has a turn at every load. A turn has three parts:\n\n- %[2]v of warm-up.\n"+
 		"- %[3]v that are timed as a whole: *ns/op* is wall time divided by the decisions of all goroutines together.\n"+
 		"- %[4]v in which each decision is timed by itself: *p50* to *max*. These times include a reading of the clock (see *nothing*).\n\n"+
-		"With many keys the parts take %[6]v, %[7]v and %[8]v. Figures are medians of the rounds, with their 95 %% interval as in benchstat. p50, p99 and p99.9 are medians of the rounds as well. max is the maximum of all rounds. "+
+		"With many keys the parts take %[6]v, %[7]v and %[8]v, and with unique keys the second one %[9]v. Figures are medians of the rounds, with their 95 %% interval as in benchstat. p50, p99 and p99.9 are medians of the rounds as well. max is the maximum of all rounds. "+
 		"Each limiter has its own process and, if it uses Redis, its own redis-server on the same machine, over loopback. So Redis is as near as possible, "+
 		"and shares the processor cores with the limiter. The rounds are in [%[5]s/rounds.txt](%[5]s/rounds.txt): `benchstat -col /rival %[5]s/rounds.txt`.\n\n",
 		p.plan.rounds, p.plan.slice.Warm, p.plan.slice.Timed, p.plan.slice.Single, resultsDir,
-		warmTimes*p.plan.slice.Warm, manyTimes*p.plan.slice.Timed, manyTimes*p.plan.slice.Single)
+		warmTimes*p.plan.slice.Warm, manyTimes*p.plan.slice.Timed, manyTimes*p.plan.slice.Single, wholeCycles*manyTimes*p.plan.slice.Timed)
 	b.WriteString("The machine is a guest on a shared host. Absolute figures drift by tens of percent within minutes, for all limiters alike. Read the ratios. " +
 		"A ratio below 1.25 has no significance. " +
 		"The CPU time of the process (cpu-ns/op in the rounds, and *by CPU time*) suffers less from neighbours than wall time. It includes the work in the background, but not redis-server.\n\n")

@@ -56,6 +56,7 @@ type opened struct {
 	subject
 	limit  hybridlimit.Limit
 	perKey float64
+	many   bool // it holds many keys
 }
 
 var _ worker = (*bench)(nil)
@@ -94,8 +95,27 @@ func (b *bench) do(r request) (reply, error) {
 	if err != nil || r.Open {
 		return reply{Limit: o.limit, PerKey: o.perKey}, err
 	}
+	if r.Workload.Fresh {
+		if err := b.drop(r.Workload.Name); err != nil {
+			return reply{}, err
+		}
+	}
 	f, err := o.turn(b.ctx, r.Goroutines, r.Slice)
 	return reply{Figures: f, Limit: o.limit, PerKey: o.perKey}, err
+}
+
+// drop closes the limiters with many keys of other workloads, and forgets these keys. They are made again when they are
+// used. New keys are garbage soon, and the collector would have to look at all others too.
+func (b *bench) drop(but string) error {
+	var errs []error
+	for id, o := range b.open {
+		if o.many && id != but {
+			errs = append(errs, o.limiter.Close())
+			delete(b.open, id)
+			delete(b.seqs, id)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // subject returns the limiter for a workload. It is made on first use. A limit
@@ -140,7 +160,7 @@ func (b *bench) make(w workload, limit hybridlimit.Limit, name string) (opened, 
 	if w.Name == uniform {
 		before = heap()
 	}
-	env := rivals.Env{Limit: limit, Keys: w.Keys, Name: name}
+	env := rivals.Env{Limit: limit, Keys: w.Keys, Full: w.Fresh, Name: name}
 	if b.redis != nil {
 		env.Redis, env.Addr = b.rdb, b.redis.Addr()
 	}
@@ -148,7 +168,7 @@ func (b *bench) make(w workload, limit hybridlimit.Limit, name string) (opened, 
 	if err != nil {
 		return opened{}, err
 	}
-	o := opened{subject: subject{limiter: l, seq: b.seqs[w.Name], chunk: maxChunk}, limit: limit}
+	o := opened{subject: subject{limiter: l, seq: b.seqs[w.Name], chunk: maxChunk}, limit: limit, many: w.Keys >= manyKeys}
 	if w.Fresh {
 		o.fresh = new(atomic.Int64)
 	}

@@ -54,7 +54,7 @@ var workloads = []workload{
 	},
 	{
 		Name: churn, Title: "Unique keys: each replaces another", Keys: 100_000, Limit: far, Fresh: true,
-		About: "Limiters with a bound of 100 000 keys (local: 125 000, because its shards fill unevenly) are full, and every call is for a key that they do not hold. The limit of each is 10⁹ a second. " +
+		About: "Limiters with a bound of 100 000 keys are full, and every call is for a key that they do not hold. The limit of each is 10⁹ a second. " +
 			"Limiters without a bound do not take part. hybrid is in [REDIS.md](REDIS.md), because a key that it replaces must have paid its debt to Redis.",
 	},
 	{

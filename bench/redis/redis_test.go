@@ -294,7 +294,7 @@ func TestMissed(t *testing.T) {
 				{name: "global", cost: series[fewCalls]{{cpu: 100, p50: 1000}}},
 				{name: "redis_rate", cost: series[fewCalls]{{cpu: 10, p50: 100}}},
 			},
-			churn:    []churnRow{{cost: series[insertion]{{process: 100}}}, {cost: series[insertion]{{process: 150}}}},
+			churn:    []churnRow{{cost: series[insertion]{{process: 100}}}, {cost: series[insertion]{{process: 350}}}},
 			survival: []survivalRow{{missed: series[float64]{0.1}}, {missed: series[float64]{0.1}}},
 		}
 		change(r)
@@ -317,7 +317,7 @@ func TestMissed(t *testing.T) {
 		"few calls: Redis CPU":        func(r *results) { r.fleets[0].cost[0].cpu = 10.1 },
 		"few calls: p50":              func(r *results) { r.fleets[0].cost[0].p50 = 131 },
 		"few calls: errors":           func(r *results) { r.fleets[1].cost[0].fails = 0.011 },
-		"CPU of an insertion":         func(r *results) { r.churn[1].cost[0].process = 151 },
+		"CPU of an insertion":         func(r *results) { r.churn[1].cost[0].process = 351 },
 	} {
 		r := made(change)
 		if err := r.missed(); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "\n") {

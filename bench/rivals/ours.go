@@ -14,9 +14,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// spare returns the MaxKeys for our limiters. It is larger than the number of
-// keys, because keys are hashed over shards, and some shards get more than
-// others.
+// spare returns the MaxKeys for our limiters whose keys must all fit. It is larger
+// than the number of keys, because keys are hashed over shards, and some shards
+// get more than others.
 func spare(keys int) int { return keys + keys/4 + 16 }
 
 var ourLocal = Rival{
@@ -25,7 +25,11 @@ var ourLocal = Rival{
 		// The other limiters in memory also keep a key whose bucket is full
 		// again.
 		idle := max(time.Hour, env.Limit.TimeToFull())
-		l, err := local.New(env.Limit, local.Config{MaxKeys: spare(env.Keys), IdleAfter: idle})
+		most := spare(env.Keys)
+		if env.Full {
+			most = env.Keys
+		}
+		l, err := local.New(env.Limit, local.Config{MaxKeys: most, IdleAfter: idle})
 		return localLimiter{l}, err
 	},
 }

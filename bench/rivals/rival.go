@@ -43,7 +43,8 @@ type Env struct {
 	// Limit is a token bucket. Rivals that count windows take its rate and
 	// period. For an InFlightRival it is a limit of calls in flight.
 	Limit hybridlimit.Limit
-	Keys  int // number of keys; a bound on memory must not be lower
+	Keys  int  // number of keys; a bound on memory must not be lower
+	Full  bool // the bound on memory is Keys, and more keys come
 	// Redis is a client and Addr its address, for rivals that need one. They do
 	// not close it.
 	Redis redis.UniversalClient
