@@ -139,6 +139,7 @@ func (f *figures) choosing() {
 			f.row(table.after, name, fmt.Sprintf("%.*f", table.digits, table.each(r)), waits, excess)
 		}
 	}
+	f.ops()
 	_, credits, _ := strings.Cut(f.page, "| Burst | N | C at 5 %")
 	credits, _, _ = strings.Cut(credits, "\n\n")
 	rows := regexp.MustCompile(`(?m)^\| ([\d ]+) \| (\d+) \| (\d+) \| (.*) \|$`).FindAllStringSubmatch(credits, -1)
@@ -152,6 +153,24 @@ func (f *figures) choosing() {
 		if err1 != nil || err2 != nil || r[3] != fmt.Sprint(want) || strings.HasPrefix(r[4], "waits") != (want == 0) {
 			f.wrong("%s: C is %d", r[0], want)
 		}
+	}
+}
+
+// ops compares the sentences about the cost of an op in docs/choosing.md with bench/REDIS.md.
+func (f *figures) ops() {
+	row := func(ops string) []string {
+		_, rest, ok := strings.Cut(read(f.t, "bench/REDIS.md"), "\n| "+ops+" | ")
+		cells := strings.Split(rest, " | ")
+		if !ok || len(cells) < 7 {
+			f.t.Fatalf("bench/REDIS.md has no row of %s ops", ops)
+		}
+		return cells
+	}
+	full, eight, alone := row("**64**"), row("8"), row("1")
+	want := fmt.Sprintf("An op costs Redis %s µs of one core in a full batch of 64, %s in a batch of 8, and %s alone. "+
+		"It sends %s bytes to Redis and %s back in a full batch, and %s and %s alone.", full[0], eight[0], alone[0], full[5], full[6], alone[5], alone[6])
+	if !strings.Contains(f.page, want) {
+		f.wrong("docs/choosing.md must say: %s", want)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/hybridlimit/hybridlimit/internal/shards"
 )
 
 // store holds a limiter's entries in shards. A table per shard finds entries without a lock. An LRU, under the shard's
@@ -33,16 +35,12 @@ type shard struct {
 }
 
 const (
-	perShard   = 1024 // least keys of a shard: a small bound split over many shards would evict unevenly
-	evictTries = 8    // entries that are checked for one that may go
+	evictTries = 8 // entries that are checked for one that may go
 )
 
 // newStore returns a store for at most maxKeys keys. void must end all budgets. It is called under a shard's lock.
 func newStore(maxKeys int, void func()) *store {
-	n := 1
-	for n < 4*runtime.GOMAXPROCS(0) && n < 256 && maxKeys/(2*n) >= perShard {
-		n *= 2
-	}
+	n := shards.Count(maxKeys, runtime.GOMAXPROCS(0))
 	s := &store{
 		seed: maphash.MakeSeed(), mask: uint64(n - 1), shards: make([]shard, n),
 		turnover: turnover{step: max(1, int64(maxKeys/64)), void: void},

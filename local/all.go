@@ -103,8 +103,9 @@ func partsOf(ctx context.Context, asks []joint) ([]*part, error) {
 		}
 		same := slices.IndexFunc(parts, func(p *part) bool { return p.Limiter == a.Limiter && p.Key == a.Key })
 		if same < 0 {
-			at := a.Limiter.place(a.Key)
-			parts = append(parts, &part{joint: a, index: a.Limiter.index(a.Key), place: at, request: a.Limiter.request(ctx)})
+			i := a.Limiter.index(a.Key)
+			at := place{shard: &a.Limiter.shards[i], key: a.Key}
+			parts = append(parts, &part{joint: a, index: i, place: at, request: a.Limiter.request(ctx)})
 			continue
 		}
 		if parts[same].N += a.N; parts[same].N < 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/shards"
 )
 
 // ConcurrencyLimiter limits the calls that run at once, for many keys, in this
@@ -52,7 +53,7 @@ func NewConcurrency(limit hybridlimit.Limit, cfg ConcurrencyConfig) (*Concurrenc
 		cfg:    cfg,
 		first:  limit,
 		seed:   maphash.MakeSeed(),
-		shards: make([]permitShard, shardCount(cfg.MaxKeys, runtime.GOMAXPROCS(0))),
+		shards: make([]permitShard, shards.Count(cfg.MaxKeys, runtime.GOMAXPROCS(0))),
 	}
 	l.base.Store(&limit)
 	for i := range l.shards {

@@ -67,10 +67,9 @@
 // A key costs 190 to 260 bytes and its name, and up to 45 bytes more after many keys
 // have come and gone (measured, TestMemoryOfAKey); a log costs most. A log also costs
 // 24 bytes for each call that still counts, at any cost of the call, and as much again
-// while it grows.
-// It has at most Rate calls, or twice that in debt, so a key of a million an hour may
-// use 48 MB. A call with a request id (hybridlimit.WithRequestID) costs 40 bytes and
-// the id more.
+// while it grows. It has at most Rate calls, or twice that in debt, so a key of a
+// million an hour may use 48 MB. A call with a request id (hybridlimit.WithRequestID)
+// costs 40 bytes and the id more.
 //
 // A key without a call for longer than IdleAfter is full again, and dropping it
 // loses nothing. A key in debt, or under a slower limit of its own, stays until it
@@ -81,7 +80,7 @@
 // # Shards
 //
 // Keys are hashed over shards, with a seed of this limiter. There are four for each
-// core (GOMAXPROCS), rounded up to a power of two, but at most 64, and at least 1024
+// core (GOMAXPROCS), rounded up to a power of two, but at most 256, and at least 1024
 // keys belong to each. Below a MaxKeys of 2048 there is one.
 // MaxKeys is divided evenly among them, so the total never exceeds it. The hash is
 // not perfectly even: with 64 shards, the first shard is full and starts to evict

@@ -12,6 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/classes"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
+	"github.com/hybridlimit/hybridlimit/internal/shards"
 )
 
 // Limiter is one limit for many keys, in this process only. Make one with New.
@@ -59,7 +60,7 @@ func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults(limit)
-	return newLimiter(limit, cfg, shardCount(cfg.MaxKeys, runtime.GOMAXPROCS(0)), time.Now()), nil
+	return newLimiter(limit, cfg, shards.Count(cfg.MaxKeys, runtime.GOMAXPROCS(0)), time.Now()), nil
 }
 
 // newLimiter makes a limiter of arguments that check has accepted, with the

@@ -51,7 +51,7 @@ func (l *Limiter) allowLimit(now time.Duration, key string, n int64, limit hybri
 //
 // A key that is not held begins full under the new limit. SetLimit visits all
 // keys, one shard after the other: about 50 ms for 100 000 keys. A decision may
-// have to wait for one of up to 64 shards. IdleAfter stays, or grows to the time
+// have to wait for one of the shards. IdleAfter stays, or grows to the time
 // that the limit needs.
 func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	return l.setLimit(l.now(), limit)

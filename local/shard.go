@@ -11,25 +11,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
 
-// shardsPerCore and maxShards are enough for cores to seldom contend for one lock. More
-// shards than that slow evictions down: the oldest keys of all shards lie far apart in
-// memory. minShardKeys makes shards large enough that the unevenness of the hash (√n)
-// costs little of MaxKeys.
-const (
-	shardsPerCore = 4
-	maxShards     = 64
-	minShardKeys  = 1024
-)
-
-// shardCount returns the number of shards for MaxKeys: a power of two.
-func shardCount(maxKeys, cores int) int {
-	n := 1
-	for n < min(maxShards, shardsPerCore*cores) && maxKeys/(2*n) >= minShardKeys {
-		n *= 2
-	}
-	return n
-}
-
 // sweepKeys is the number of keys that one call drops if they are idle. With more than one,
 // a shard empties faster than new keys fill it. It is small, so that no call pays for
 // many.

@@ -14,18 +14,6 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-func TestShardCount(t *testing.T) {
-	for maxKeys, want := range map[int]int{
-		1: 1, 2: 1, 1000: 1, 2047: 1, 2048: 2, 4095: 2, 4096: 4, 65535: 32, 65536: 64, 100_000: 64, 1 << 30: 64,
-	} {
-		for cores, most := range map[int]int{1: 4, 2: 8, 3: 16, 16: 64, 200: 64} {
-			if got := shardCount(maxKeys, cores); got != min(want, most) {
-				t.Errorf("%d keys, %d cores: %d shards, want %d", maxKeys, cores, got, min(want, most))
-			}
-		}
-	}
-}
-
 // TestMaxKeysIsHeldAndKept checks that one shard holds exactly MaxKeys keys. With many
 // shards, their rooms add up to MaxKeys, and the first eviction comes shortly before
 // that number.
@@ -290,7 +278,7 @@ func TestShardsAgree(t *testing.T) {
 // run has a new hash seed, so the bounds here are wider.
 func TestFirstEvictionWithManyShards(t *testing.T) {
 	limit := hybridlimit.PerHour(5)
-	l := newLimiter(limit, Config{}.withDefaults(limit), maxShards, time.Now())
+	l := newLimiter(limit, Config{}.withDefaults(limit), 64, time.Now())
 	held := 0
 	for ; held%100 > 0 || l.Evicted() == 0; held++ {
 		if _, err := l.Allow(t.Context(), strconv.Itoa(held)); err != nil {

@@ -1,6 +1,7 @@
-// This package measures the lookup of a key by hybrid's table, by sync.Map, by
-// xsync.Map and by otter. table_test.go is a link to hybrid's table. The results are
-// in docs/decisions/0015-a-table-beside-the-lru.md and 0059-lru-and-rate-come-back.md.
+// This package measures the lookup of a key by hybrid's table, by xsync.Map and by
+// otter. table_test.go is a link to hybrid's table. hybrid/store_bench_test.go has
+// sync.Map. The results are in docs/decisions/0015-a-table-beside-the-lru.md and
+// 0059-lru-and-rate-come-back.md.
 package hybrid
 
 import (
@@ -78,33 +79,6 @@ func (w *withTable) add(e *entry) {
 	s.lru.Add(e, struct{}{})
 }
 
-// withSyncMap has sync.Map instead of the tables.
-type withSyncMap struct {
-	m   sync.Map
-	mu  sync.Mutex
-	lru *simplelru.LRU[*entry, struct{}]
-}
-
-func newWithSyncMap(keys int) finder {
-	lru, _ := simplelru.NewLRU[*entry, struct{}](keys, nil)
-	return &withSyncMap{lru: lru}
-}
-
-func (w *withSyncMap) find(key string) *entry {
-	e, ok := w.m.Load(key)
-	if !ok {
-		return nil
-	}
-	return e.(*entry)
-}
-
-func (w *withSyncMap) add(e *entry) {
-	w.m.Store(e.name, e)
-	w.mu.Lock()
-	w.lru.Add(e, struct{}{})
-	w.mu.Unlock()
-}
-
 // withXsync has xsync.Map instead of the tables.
 type withXsync struct {
 	m   *xsync.Map[string, *entry]
@@ -148,7 +122,6 @@ var finders = []struct {
 	make func(keys int) finder
 }{
 	{"table+lru", newWithTable},
-	{"sync.Map+lru", newWithSyncMap},
 	{"xsync.Map+lru", newWithXsync},
 	{"otter", newWithOtter},
 }

@@ -1,6 +1,7 @@
 package house
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -9,6 +10,22 @@ import (
 func TestImportsPointOneWay(t *testing.T) {
 	sources := loadModule(t)
 	report(t, checkImports(packages(sources), edges(sources)))
+}
+
+// TestPinnedPackagesAreInTheProduct checks that the product, and not only its tests, stands on the packages that its users pinned.
+func TestPinnedPackagesAreInTheProduct(t *testing.T) {
+	sources := loadModule(t)
+	for to, from := range map[string]string{
+		redisClient: "internal/runner", gobreaker: "internal/circuit", otel + "/metric": "hybrid", xtime + "/rate": "hybrid",
+		lru + "/simplelru": "hybrid",
+	} {
+		if !slices.ContainsFunc(edges(sources), func(e edge) bool { return !e.test && e.from == from && e.to == to }) {
+			t.Errorf("%s does not import %s", from, to)
+		}
+	}
+	if !slices.ContainsFunc(edges(sources), func(e edge) bool { return !e.test && e.from == "local" && e.to == lru+"/simplelru" }) {
+		t.Error("local does not import golang-lru")
+	}
 }
 
 // in is an import of a package of this module by a non-test file. out is an import of a third-party or standard package.

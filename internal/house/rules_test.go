@@ -39,12 +39,13 @@ var product = map[string]rule{
 	"internal/groups":    {},
 	"internal/waiting":   {inside: []string{"."}},
 	"internal/classes":   {inside: []string{"."}},
+	"internal/shards":    {},
 	"internal/refresh":   {inside: []string{"."}},
 	"internal/respguard": {},
 	"internal/clock":     {},
 	"internal/wire":      {inside: []string{".", "internal/algo", "internal/permits"}},
 	"lua":                {inside: []string{"."}}, // for programs without the Redis client of this module
-	"local":              {inside: []string{".", "internal/algo", "internal/classes", "internal/refresh", "internal/waiting"}, outside: []string{lru, xxhash}},
+	"local":              {inside: []string{".", "internal/algo", "internal/classes", "internal/refresh", "internal/shards", "internal/waiting"}, outside: []string{lru, xxhash}},
 	"breaker":            {},
 	"internal/circuit":   {inside: []string{".", "breaker"}, outside: []string{gobreaker, redisClient}},
 	"internal/runner": {
@@ -62,8 +63,8 @@ var product = map[string]rule{
 	"hybrid": {
 		inside: []string{
 			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
-			"internal/groups", "internal/classes", "internal/refresh", "internal/runner", "internal/sometimes", "internal/waiting", "internal/wire", "lua", "breaker",
-			"local", "sync",
+			"internal/groups", "internal/classes", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
+			"breaker", "local", "sync",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
