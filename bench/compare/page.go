@@ -22,7 +22,7 @@ func (p page) markdown() string {
 	b.WriteString("# Limiters side by side\n\n<!-- Printed by: make bench. Do not edit. -->\n\n")
 	fmt.Fprintf(&b, "The time of a decision, for each limiter, under the same loads, in one run: `make bench`. "+
 		"The cost for Redis is in [REDIS.md](REDIS.md).\n\nMachine: %v.\n\n", p.machine)
-	fmt.Fprintf(&b, "There are %[1]d rounds. In each round every limiter has a turn at every load. A turn has three parts:\n\n- %[2]v of warm-up.\n"+
+	fmt.Fprintf(&b, "Each load has %[1]d rounds, one load after the other. In each round every limiter has a turn. A turn has three parts:\n\n- %[2]v of warm-up.\n"+
 		"- %[3]v that are timed as a whole: *ns/op* is wall time divided by the decisions of all goroutines together.\n"+
 		"- %[4]v in which each decision is timed by itself: *p50* to *max*. These times include a reading of the clock (see *nothing*).\n\n"+
 		"With many keys the parts take %[6]v, %[7]v and %[8]v, and with unique keys the second one %[9]v. Figures are medians of the rounds, with their 95 %% interval as in benchstat. p50, p99 and p99.9 are medians of the rounds as well. max is the maximum of all rounds. "+

@@ -40,6 +40,9 @@ func takesPart(r rivals.Rival, w workload) bool {
 // measure lets all workers take turns at all workloads, and returns the figures
 // in Go's benchmark format. In each round the workers of one workload follow
 // each other in a random order, so that drift of the machine affects all alike.
+// All rounds of a workload come before those of the next one, and workloads with
+// many keys come last: a limiter pays the debts of a million keys to Redis for half
+// a minute, and that would disturb the turns in between.
 func (p plan) measure(ctx context.Context, workers []worker, log io.Writer) ([]byte, error) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "goos: %s\ngoarch: %s\npkg: github.com/hybridlimit/hybridlimit/bench/compare\ncpu: %s\n", runtime.GOOS, runtime.GOARCH, benchkit.CPU())
@@ -48,8 +51,8 @@ func (p plan) measure(ctx context.Context, workers []worker, log io.Writer) ([]b
 		return nil, err
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	for round := range p.rounds {
-		for _, w := range p.workloads {
+	for _, w := range p.workloads {
+		for range p.rounds {
 			for _, g := range p.goroutines {
 				for _, i := range rng.Perm(len(p.rivals)) {
 					r := p.rivals[i]
@@ -70,7 +73,7 @@ func (p plan) measure(ctx context.Context, workers []worker, log io.Writer) ([]b
 				}
 			}
 		}
-		fmt.Fprintf(log, "%5.0f s  round %d of %d\n", time.Since(start).Seconds(), round+1, p.rounds)
+		fmt.Fprintf(log, "%5.0f s  %s, %d rounds\n", time.Since(start).Seconds(), w.Name, p.rounds)
 	}
 	return out.Bytes(), nil
 }
