@@ -76,10 +76,11 @@ end
 
 local function run_batch(keys, argv, now)
   local schema = SCHEMA
-  if match(argv[1] or '', '^=') then
+  local short = match(argv[1] or '', '^[=ea]')
+  if short then
     keys, argv = expand(keys, argv)
     if not keys then return bad('unreadable asks') end
-    schema = PLAIN
+    if short ~= 'e' then schema = PLAIN end
   end
   local head, why = read_header(argv)
   if not head then return bad(why) end

@@ -34,7 +34,9 @@ func TestBadBatchWritesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		st.batch(t, envelope(1), []wire.Op{owe("a", 1), owe("b", 2)}, start)
 		before := st.dump(t)
-		keys, argv := wire.EncodeBatch(envelope(2), []wire.Op{owe("a", 1), owe("b", 1), owe("new", 1)})
+		ops := []wire.Op{owe("a", 1), owe("b", 1), owe("new", 1)}
+		ops[2].Demand = 1 // otherwise the batch has the short form
+		keys, argv := wire.EncodeBatch(envelope(2), ops)
 		header, limit, op := argv[0], argv[1], argv[2]
 		for name, change := range map[string]func(keys, argv []string) ([]string, []string){
 			"nothing":            func(_, _ []string) ([]string, []string) { return nil, nil },

@@ -22,8 +22,7 @@
 --           has a larger floor. id: escaped as in a query.
 --           flags: 1 an ask may be granted in part; +2 writes were lost since
 --           the view (a gap that this batch shows has the same effect); +4 reset
--- Plain:    a batch may also have the form of plain.lua. Then it has a text per key, and
---           no header
+-- Plain:    a batch may also have the form of plain.lua. Then it has a text per key
 -- Envelope: "1e<seq> <stamp> <granted> <lease> <life> ... c<chain>", of the last
 --           batch. chain: the µs of Redis time of the first batch of the unbroken
 --           chain of batches that ends with this one
@@ -57,11 +56,20 @@ end
 -- of other batches: one key and one op for each of its ops. It returns nil for
 -- unreadable text.
 local function expand(keys, argv)
-  if #keys ~= #argv then return nil end
   local names, limits, ops, since = {}, {}, {}, ''
   local function decimal(text) return #text > 0 and #text < 15 and format('%.0f', tonumber(text, 16)) or '1' end
-  for i = 1, #keys do
-    local kind, a, b, c, s, rest = match(argv[i], '^=([bqfs])(%x+)r?(%x*) (%x+)s?(%x*) (%x[%x ,]*)$')
+  local seq, ttl, div = match(argv[1], '^e(%x+) (%x+) (%x+)$')
+  local all = argv[1] == 'all'
+  local before = (seq or all) and 1 or 0 -- arguments before the texts
+  if seq then
+    if #keys < 3 or #seq > 14 or #ttl > 14 or #div > 14 then return nil end
+    names[1], names[2], seq, ttl, div = keys[1], keys[2], decimal(seq), decimal(ttl), decimal(div)
+  end
+  local first = seq and 2 or 0 -- keys before those of the texts
+  if #keys - first ~= #argv - before then return nil end
+  for i = 1 + before, #argv do
+    local key, view = keys[i - before + first], '0 0 0'
+    local kind, a, b, c, s, rest = match(argv[i], '^=([bqfs])(%x+)r?(%x*) (%x+)s?(%x*) (%x[%x ,v%-]*)$')
     if kind then
       local window = kind == 'f' or kind == 's'
       if #a > 14 or #b > 14 or #c > 14 or #s > 14 then return nil end
@@ -69,18 +77,30 @@ local function expand(keys, argv)
       limits[#limits + 1] = table.concat(window and {kind, c, a, b} or {kind, a, b, c}, ' ')
       since = s ~= '' and ' s' .. decimal(s) or ''
     end
-    rest = rest or match(argv[i], '^%x[%x ,]*$')
+    rest = rest or match(argv[i], '^%x[%x ,v%-]*$')
     if not rest or #limits == 0 then return nil end
+    local told = match(rest, 'v(.*)$')
+    if told then
+      local born, sign, level, at = match(told, '^(%x+) (%-?)(%x+) (%x+)$')
+      if not born or #born > 14 or #level > 14 or #at > 14 then return nil end
+      rest, view = match(rest, '^(.-)v'), format('%s %s%s %s', decimal(born), sign, decimal(level), decimal(at))
+    end
+    if not match(rest, seq and '^%x+$' or '^%x[%x ,]*$') then return nil end
     for asks in gmatch(rest, '[^,]+') do
-      local op = format('%d 0 0 0 0 0 0 0 0 0 0', #limits)
-      for n in gmatch(asks, '%x+') do
-        if #n > 14 then return nil end
-        op = op .. ' ' .. decimal(n)
+      if seq then
+        if #asks > 14 then return nil end
+        names[#names + 1], ops[#ops + 1] = key, format('%d %s 0 0 %s %s 0 0 0', #limits, decimal(asks), div, view) .. since
+      else
+        local op = format('%d 0 0 0 0 %s 0 0 0', #limits, view)
+        for n in gmatch(asks, '%x+') do
+          if #n > 14 then return nil end
+          op = op .. ' ' .. decimal(n)
+        end
+        names[#names + 1], ops[#ops + 1] = key, op .. since
       end
-      names[#names + 1], ops[#ops + 1] = keys[i], op .. since
     end
   end
-  local long = {format('1 0 0 %d', #limits)}
+  local long = {format('1 %s %s %d%s', seq or 0, ttl or 0, #limits, all and ' all' or '')}
   for _, texts in ipairs({limits, ops}) do
     for _, text in ipairs(texts) do long[#long + 1] = text end
   end

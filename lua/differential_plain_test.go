@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
@@ -14,6 +15,9 @@ var plainWays = []string{
 	"plain, one, granted true", "plain, one, granted false", "plain, several, granted true", "plain, several, granted false",
 	"plain, one, the other way", "plain, several, the other way", "plain, together",
 }
+
+// payWays are the ways of payments, in the same way. Only buckets have them.
+var payWays = []string{"pays, one", "pays, several", "pays, with a view", "pays, one, the other way", "pays, several, the other way"}
 
 // plain returns an op on the key of op that only asks.
 func (d *differ) plain(op wire.Op) algo.Op {
@@ -65,5 +69,62 @@ func (d *differ) plainBatch(ops []wire.Op) wire.Reply {
 	default:
 		d.saw["plain, "+size+", the other way"]++
 	}
+	return reply
+}
+
+// payments turns ops into ops that only pay, for buckets, half of the times on keys with neither debt nor ledger. It reports whether
+// any is left.
+func (d *differ) payments(ops *[]wire.Op) bool {
+	own, views, once := d.rng.IntN(4) > 0, d.rng.IntN(2) == 0, d.rng.IntN(8) > 0
+	most := 1 + d.rng.IntN(8)*d.rng.IntN(2)
+	div, seen := 2+2*d.rng.Int64N(3), map[string]bool{}
+	var out []wire.Op
+	for _, op := range *ops {
+		if a := op.Limit.Algorithm; a != hybridlimit.AlgTokenBucket && a != hybridlimit.AlgLeakyBucket || len(out) == most {
+			continue
+		}
+		if own {
+			d.own(&op)
+		}
+		if op.Limit.Algorithm != hybridlimit.AlgTokenBucket && op.Limit.Algorithm != hybridlimit.AlgLeakyBucket || once && seen[op.Key] {
+			continue
+		}
+		seen[op.Key] = true
+		op.Op = algo.Op{Owed: 1 + d.rng.Int64N(1+max(1, op.Limit.BurstSize())>>(3+d.rng.IntN(8))), Div: div, Since: op.Since}
+		if told := d.seen[op.Key]; views && len(told) > 0 {
+			op.View = told[len(told)-1]
+			op.View.Prev, op.View.Next = 0, 0
+		}
+		out = append(out, op)
+	}
+	*ops = out
+	return len(out) > 0
+}
+
+// payBatch runs a batch of ops that only pay, with the next envelope, and counts the ways that the script takes.
+func (d *differ) payBatch(ops []wire.Op) wire.Reply {
+	d.paid++
+	keys, argv := wire.EncodeBatch(wire.Envelope{Key: "@env", Epoch: "@epoch", Seq: d.paid, TTL: time.Hour}, ops)
+	if argv[0][0] != 'e' {
+		d.t.Fatalf("%+v has another form: %q", ops, argv)
+	}
+	raw, err := d.st.run(lua.TimedBatch, keys, append(argv, fmt.Sprint(d.now)))
+	if err != nil {
+		d.t.Fatalf("%q %+v: %v", argv, ops, err)
+	}
+	reply, err := wire.DecodeReply(raw, ops)
+	if err != nil {
+		d.t.Fatalf("%q %+v: %v", argv, ops, err)
+	}
+	what := "pays, several"
+	if len(ops) == 1 {
+		what = "pays, one"
+	}
+	if _, short := raw.([]any)[0].(string); !short {
+		what += ", the other way"
+	} else if ops[0].View.Born > 0 {
+		d.saw["pays, with a view"]++
+	}
+	d.saw[what]++
 	return reply
 }

@@ -49,6 +49,7 @@ func (c cell) another(l hybridlimit.Limit) bool {
 
 // differ is one run of the same ops on a Redis and on the Go twin.
 type differ struct {
+	paid   int64 // sequence number of the last batch of payments
 	t      *testing.T
 	st     store
 	rng    *rand.Rand
@@ -161,9 +162,12 @@ func (d *differ) round() {
 	sent := time.Now()
 	var reply wire.Reply
 	var waits []int64
+	pays := !plain && d.rng.IntN(2) == 0 && d.payments(&ops)
 	switch {
 	case plain:
 		reply = d.plainBatch(ops)
+	case pays:
+		reply = d.payBatch(ops)
 	case d.rng.IntN(4) == 0:
 		ops = ops[:min(len(ops), 1+d.rng.IntN(6))]
 		if d.rng.IntN(2) == 0 { // unused keys, because otherwise most of these batches are refused
@@ -180,7 +184,7 @@ func (d *differ) round() {
 	default:
 		reply = d.st.batch(d.t, wire.Envelope{}, ops, d.now)
 	}
-	if reply.Now != d.now || reply.Epoch != 0 || reply.Seen || reply.Stale || reply.Gap {
+	if reply.Now != d.now || (reply.Epoch != 0) != pays || reply.Seen || reply.Stale || reply.Gap {
 		d.t.Fatalf("unexpected reply %+v at %d", reply, d.now)
 	}
 	written := map[string]int64{} // TTL by key

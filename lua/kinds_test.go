@@ -50,7 +50,7 @@ type kindRun struct {
 }
 
 var kindRuns = []kindRun{
-	{"bucket", diffLimits, slices.Concat(plainWays, []string{
+	{"bucket", diffLimits, slices.Concat(plainWays, payWays, []string{
 		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "booked", "renewed", "not renewed", "returned", "not returned",
 		"turn", "rolled back", "delayed", "refunded", "reset", "void view", "all", "nothing", "left", "leased above a floor", "away",
 	})},

@@ -1,10 +1,14 @@
--- Plain asks: a batch of ops that only ask for units of buckets, queues or windows.
--- Most calls of `global` and ModeExact are of this form. It is decided before anything
+-- Plain ops: a batch of ops that only ask for units of buckets, queues or windows, or
+-- one of ops that only pay, for buckets. Most calls of `global` and ModeExact only ask,
+-- and most syncs of keys with few calls only pay. They are decided before anything
 -- else is defined, because each EVALSHA pays for all that its script defines.
--- KEYS:   one per text, no key twice
--- ARGV:   one text per key, in hexadecimal: "[<limit> ]<op>[,<op> ...]", the ops of
---         the key in their order. Without a limit: that of the text before
--- Op:     "<ask>[ <ask> ...]": units, at least 1
+-- KEYS:   one per text, no key twice; for ops that pay after envelope and epoch
+-- ARGV:   one text per key, in hexadecimal: "[<limit> ]<op>[,<op> ...]", the
+--         ops of the key in their order. Without a limit: that of the text before.
+--         For ops that pay after a header: "e<seq> <envelope ttl ms> <div>". For asks
+--         of which all are granted or none after "all"
+-- Op:     "<ask>[ <ask> ...]": units, at least 1; or "<owed>[v<born> <level> <at>]", with
+--         the sender's view
 -- Limit:  "=<kind><a>[r<b>] <c>[s<since>]". Of a bucket or queue: sub-units per unit;
 --         sub-units per µs, absent: 1; sub-units of a full bucket. Of a window: µs; µs
 --         of a tick, absent: 1; units. since: as in codec.lua; it has no effect here,
@@ -14,32 +18,62 @@
 --         Else "0<granted> <level> <born> <s> <µs>", of a window "0<granted> <cur>
 --         <prev> <born> <s> <µs>", with the state after the asks. born is 0 if there was
 --         no state before. The rest of an answer follows from these numbers: the reader
---         computes it (internal/wire/plain.go)
+--         computes it (internal/wire/plain.go). For ops that pay, the first text is
+--         "e<epoch>". For all or none it is "all" or "none"; after "none" each text is
+--         "0<granted> ...", with granted 0 and the state as it was
 -- Result: nil for any other batch, and for a state with debt, with a field such as the
---         ledger, of another limit or of the future: run_batch decides then, by the
---         same arguments.
+--         ledger, of another limit or of the future, or that is not the one of the
+--         view. Also if an op that pays leaves less than a unit, or if the envelope is
+--         not that of the batch before: run_batch decides then, by the same arguments.
 -- Source: bucket.lua, lease.lua and window.lua, for these inputs. It changes with them.
 -- Time:   t is nil, for Redis's clock, or {s, µs} of a test.
 local function run_plain(keys, argv, t)
   local match, format, tonumber, call = string.match, string.format, tonumber, redis.call
-  local kind, a, b, c, asks = match(argv[1] or '', '^=([bqfs])(%x+)r?(%x*) (%x+)s?%x* (%x[%x ,]*)$')
-  if not kind or #argv ~= #keys then return nil end
+  local first, view = argv[1] or '', nil
+  local seq, ttl, epoch, chain -- of ops that pay
+  local texts_from, keys_from = 0, 0
+  local kind, a, b, c, asks = match(first, '^=([bqfs])(%x+)r?(%x*) (%x+)s?%x* (%x[%x ,]*)$')
+  if not kind then
+    seq, ttl = match(first, '^e(%x+) (%x+) %x+$')
+    if seq then
+      if #seq > 13 or #ttl > 13 or not match(ttl, '^[1-9a-f]') then return nil end
+      texts_from, keys_from, seq, ttl, first = 1, 2, tonumber(seq, 16), tonumber(ttl, 16), argv[2] or ''
+    elseif first == 'all' then
+      texts_from, first = 1, argv[2] or ''
+    end
+    kind, a, b, c, asks, view = match(first, '^=([bqfs])(%x+)r?(%x*) (%x+)s?%x* (%x[%x ,]*)v?(%x* ?%-?%x* ?%x*)$')
+    if not kind then return nil end
+  end
+  if #argv - texts_from ~= #keys - keys_from then return nil end
   t = t or call('TIME')
   local now, raws = t[1] * 1000000 + t[2], nil
   local answers, texts, ttls, seen -- of a batch of several keys
-  if #keys == 1 then
+  local together, none = texts_from > keys_from, false -- of all or none; the states as they were are in texts[0] and below
+  if #keys == 1 and not together then
     raws = call('MGET', keys[1])
   else
     raws, answers, texts, ttls, seen = call('MGET', unpack(keys)), {}, {}, {}, {}
   end
+  local lives = seq and {} -- answers in the envelope
+  if seq then
+    local last
+    last, chain = match(raws[1] or '', '^1[eg](%d+) .* c(%d+)$')
+    epoch = match(raws[2] or '', '^[1-9]%d*$')
+    if not last or #last > 15 or last + 0 ~= seq - 1 or #chain > 16 or chain + 0 > now or not epoch or #epoch > 16 then return nil end
+  end
 
   local window, head, tail, unit, refill, cap -- of the limit
   local period, tick, rate, win, past -- of a window; past: µs since it began
-  for i = 1, #keys do
-    if i > 1 then
+  for i = 1 + keys_from, #keys do
+    if i > 1 + keys_from then
       local letter
-      letter, a, b, c, asks = match(argv[i], '^=([bqfs])(%x+)r?(%x*) (%x+)s?%x* (%x[%x ,]*)$')
-      kind, asks = letter or kind, asks or match(argv[i], '^%x[%x ,]*$')
+      local text = argv[i - keys_from + texts_from]
+      letter, a, b, c, asks, view = match(text, '^=([bqfs])(%x+)r?(%x*) (%x+)s?%x* (%x[%x ,]*)v?(%x* ?%-?%x* ?%x*)$')
+      if letter then
+        kind = letter
+      else
+        asks, view = match(text, '^(%x[%x ,]*)v?(%x* ?%-?%x* ?%x*)$')
+      end
       if not asks or seen[keys[i]] then return nil end
     end
     if a then
@@ -84,8 +118,15 @@ local function run_plain(keys, argv, t)
       if level > cap then level = cap end
     end
 
+    if view and view ~= '' and (match(view, '^(%x+) %-?%x+ %x+$') or '') ~= born then return nil end
     local n, granted, all = asks == '1' and 1 or tonumber(asks, 16), 0, true
-    if n then
+    if seq then
+      if not n or n < 1 or #asks > 13 or kind ~= 'b' or (n + 1) * unit > level then return nil end
+      granted = n
+      local life = (cap - level + n * unit) / refill -- of a lease, as in bucket_lease: the model compares envelopes
+      life = life - life % 1
+      lives[#lives + 1] = format('0 0 %d', life > 1000000 and 1000000 or life < 20000 and 0 or life)
+    elseif n then
       if n < 1 or #asks > 13 then return nil end
       if n * unit <= level then granted = n else all = false end
     else
@@ -98,6 +139,11 @@ local function run_plain(keys, argv, t)
 
     local text, ttl, answer
     local fresh = not born
+    if together then
+      none = none or not all
+      local at = 3 - 3 * i
+      texts[at], texts[at - 1], texts[at - 2] = window and cur or level, window and prev, born or '0'
+    end
     if granted > 0 then
       local ms, each
       born, since = born or format('%x', now), since + granted
@@ -126,8 +172,26 @@ local function run_plain(keys, argv, t)
     end
     answers[i], texts[i], ttls[i], seen[keys[i]] = answer, text or false, ttl, true
   end
-  for i = 1, #keys do
+  if together then
+    if none then
+      for i = 1, #keys do
+        local at = 3 - 3 * i
+        local numbers = texts[at - 1] and format('00 %x %x ', texts[at], texts[at - 1]) or format('00 %x ', texts[at])
+        answers[i] = numbers .. texts[at - 2] .. ' ' .. t[1] .. ' ' .. t[2]
+      end
+      return {'none', unpack(answers)}
+    end
+    for i = 1, #keys do
+      if texts[i] then call('SET', keys[i], texts[i], 'PX', ttls[i]) end
+    end
+    return {'all', unpack(answers)}
+  end
+  for i = 1 + keys_from, #keys do
     if texts[i] then call('SET', keys[i], texts[i], 'PX', ttls[i]) end
   end
-  return answers
+  if not seq then return answers end
+  if call('PTTL', keys[2]) < ttl then call('SET', keys[2], epoch, 'PX', format('%d', ttl + 1000)) end
+  call('SET', keys[1], format('1e%d %d %s c%s', seq, now, table.concat(lives, ' '), chain), 'PX', format('%d', ttl))
+  answers[2] = 'e' .. epoch
+  return {unpack(answers, 2, #keys)}
 end

@@ -134,6 +134,14 @@ func (op Op) OnlyAsks() bool {
 	return len(op.Asks) > 0 && op.MaxDelay == 0 && !tells && !leases
 }
 
+// OnlyPays reports whether the op only tells owed units of the present, and may tell a
+// view.
+func (op Op) OnlyPays() bool {
+	tells := op.Win != 0 || op.Refund != 0 || op.Lost || op.Reset
+	leases := op.Demand != 0 || op.Gen != 0 || op.Had != 0 || op.Keep != 0 || op.Back != 0 || op.Ahead
+	return op.Owed > 0 && len(op.Asks) == 0 && op.MaxDelay == 0 && !tells && !leases
+}
+
 // Answer is the answer to an Op.
 type Answer struct {
 	Granted int64 // units granted to Asks

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,8 +39,11 @@ type Envelope struct {
 // EncodeBatch returns the KEYS and ARGV of a batch. All keys must share a
 // slot. There may be fewer keys than ops: plain asks of one key share a text.
 func EncodeBatch(env Envelope, ops []Op) (keys []string, argv []string) {
-	if env.Seq == 0 && allPlain(ops) {
+	switch {
+	case env.Seq == 0 && allPlain(ops):
 		return encodePlain(ops)
+	case env.Seq > 0 && allPay(ops):
+		return encodePays(env, ops)
 	}
 	return encode(env, ops, "")
 }
@@ -49,6 +53,10 @@ func EncodeBatch(env Envelope, ops []Op) (keys []string, argv []string) {
 // The ops of one key must have one limit. Redis does not apply any other batch
 // (ErrRefused).
 func EncodeAll(ops []Op) (keys []string, argv []string) {
+	if allPlain(ops) && oneText(ops) {
+		keys, argv = encodePlain(ops)
+		return keys, slices.Insert(argv, 0, headAll)
+	}
 	return encode(Envelope{}, ops, " all")
 }
 

@@ -9,8 +9,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// Plain asks: a batch without an envelope whose ops only ask for units of buckets,
-// queues or windows. It has a short form, which lua/plain.lua specifies. The ops of one
+// Plain ops: a batch without an envelope whose ops only ask for units of buckets,
+// queues or windows, or one with an envelope whose ops only pay, for buckets. It has a
+// short form, which lua/plain.lua specifies. Asks of one
 // key and one limit share a text, and Redis answers all of them by one text: the state
 // after their asks. The answers follow from it: decidePlain computes them.
 
@@ -29,6 +30,65 @@ func (op *Op) Plain() bool {
 		}
 	}
 	return op.Since >= 0 && op.Since < mostPlain
+}
+
+// plainView reports whether the view of an op has a place in its text: there is none, or it is that of a bucket.
+func (op *Op) plainView() bool {
+	if op.View == (View{}) {
+		return true
+	}
+	v := &op.View
+	return op.bucket() && v.Born > 0 && v.Born < mostPlain && v.At >= 0 && v.At < mostPlain && v.Level > -mostPlain && v.Level < mostPlain
+}
+
+func (op *Op) bucket() bool {
+	return op.Limit.Algorithm == hybridlimit.AlgTokenBucket || op.Limit.Algorithm == hybridlimit.AlgLeakyBucket
+}
+
+// Pays reports whether an op only pays, under a limit whose kind has the short form.
+func (op *Op) Pays() bool {
+	return op.OnlyPays() && op.bucket() && op.plainView() && op.Floor == 0 && !op.Upper && op.Owed < mostPlain &&
+		op.Div >= 0 && op.Div < mostPlain && op.Since >= 0 && op.Since < mostPlain
+}
+
+// allPay reports whether a batch with an envelope has the short form.
+func allPay(ops []Op) bool {
+	for i := range ops {
+		if !ops[i].Pays() || ops[i].Div != ops[0].Div {
+			return false
+		}
+	}
+	return len(ops) > 0
+}
+
+// encodePays returns the KEYS and ARGV of a batch of ops that only pay.
+func encodePays(env Envelope, ops []Op) (keys []string, argv []string) {
+	keys, argv = make([]string, 2, len(ops)+2), make([]string, 1, len(ops)+1)
+	keys[0], keys[1] = env.Key, env.Epoch
+	buf := append(make([]byte, 0, 64), 'e')
+	buf = strconv.AppendInt(buf, env.Seq, 16)
+	buf = strconv.AppendInt(append(buf, ' '), env.TTL.Milliseconds(), 16)
+	buf = strconv.AppendInt(append(buf, ' '), ops[0].Div, 16)
+	argv[0] = string(buf)
+	for i := range ops {
+		op := &ops[i]
+		buf = buf[:0]
+		if i == 0 || ops[i-1].Limit != op.Limit || ops[i-1].Since != op.Since {
+			buf = appendPlainLimit(buf, op)
+		}
+		buf = appendPlainView(strconv.AppendInt(buf, op.Owed, 16), op.View)
+		keys, argv = append(keys, op.Key), append(argv, string(buf))
+	}
+	return keys, argv
+}
+
+func appendPlainView(buf []byte, v View) []byte {
+	if v == (View{}) {
+		return buf
+	}
+	buf = strconv.AppendInt(append(buf, 'v'), v.Born, 16)
+	buf = strconv.AppendInt(append(buf, ' '), v.Level, 16)
+	return strconv.AppendInt(append(buf, ' '), v.At, 16)
 }
 
 // allPlain reports whether a batch has the short form.
@@ -145,6 +205,95 @@ func decodePlain(texts []string, ops []Op) (Reply, error) {
 		}
 	}
 	return Reply{Now: now, Answers: answers}, nil
+}
+
+// The first texts of a batch of all or none, and of the reply to it.
+const headAll, headNone = "all", "none"
+
+// oneText reports whether each key has one text.
+func oneText(ops []Op) bool {
+	list := groups(ops)
+	seen := make(map[string]bool, len(list))
+	for _, group := range list {
+		key := ops[group[0]].Key
+		if seen[key] {
+			return false
+		}
+		seen[key] = true
+	}
+	return true
+}
+
+// decodeNone reads the texts that answer a batch of all or none of which nothing was done.
+func decodeNone(texts []string, ops []Op) (Reply, error) {
+	if !allPlain(ops) {
+		return Reply{}, fmt.Errorf("%w: texts for a batch of another form", ErrReply)
+	}
+	list := groups(ops)
+	if len(texts) != len(list) {
+		return Reply{}, fmt.Errorf("%w: %d texts for %d keys", ErrReply, len(texts), len(list))
+	}
+	r, fits := Reply{Refused: true, Answers: make([]Answer, len(ops))}, true
+	for i, group := range list {
+		limit := algo.LimitOf(ops[group[0]].Limit)
+		got, ok := readOutcome(texts[i], limit, 1)
+		if i == 0 {
+			r.Now = got.now
+		}
+		state, could := before(limit, got)
+		if !ok || !could || got.granted != 0 || got.now != r.Now {
+			return Reply{}, fmt.Errorf("%w: %.99q is no answer to op %d", ErrReply, texts[i], group[0])
+		}
+		var want int64
+		for _, k := range group {
+			for _, n := range ops[k].Asks {
+				want = min(want+n, 1<<53)
+			}
+			_, r.Answers[k], _ = limit.Apply(state, algo.Op{}, got.now)
+			_, asked, _ := limit.Apply(state, algo.Op{Asks: []int64{want}}, got.now)
+			if r.Answers[k].Retry = 0; asked.Granted == 0 {
+				r.Answers[k].Retry, fits = asked.Retry, false
+			}
+		}
+	}
+	if fits {
+		return Reply{}, fmt.Errorf("%w: all asks fit, and were refused", ErrReply)
+	}
+	return r, nil
+}
+
+// decodePays reads the texts that answer a batch of ops that only pay.
+func decodePays(texts []string, ops []Op) (Reply, error) {
+	if !allPay(ops) || len(texts) != len(ops)+1 {
+		return Reply{}, fmt.Errorf("%w: %d texts for a batch of another form", ErrReply, len(texts))
+	}
+	head := reader{rest: texts[0], ok: true}
+	head.skip("e")
+	r := Reply{Epoch: head.number(10), Answers: make([]Answer, len(ops))}
+	if !head.ended() || r.Epoch < 1 {
+		return Reply{}, fmt.Errorf("%w: %.99q is no epoch", ErrReply, texts[0])
+	}
+	for i := range ops {
+		limit := algo.LimitOf(ops[i].Limit)
+		got, ok := readOutcome(texts[i+1], limit, ops[i].Owed)
+		if i == 0 {
+			r.Now = got.now
+		}
+		if !ok || got.now != r.Now || got.granted != ops[i].Owed || got.left < limit.Bucket.Unit || !decidePays(limit, got, &ops[i], &r.Answers[i]) {
+			return Reply{}, fmt.Errorf("%w: %.99q is no answer to op %d", ErrReply, texts[i+1], i)
+		}
+	}
+	return r, nil
+}
+
+// decidePays computes the answer to an op that only pays. It reports whether Redis can have come to that outcome.
+func decidePays(l algo.Limit, o outcome, op *Op, answer *Answer) bool {
+	state, ok := before(l, o)
+	if !ok {
+		return false
+	}
+	_, *answer, ok = l.Apply(state, algo.Op{Owed: op.Owed, Div: op.Div}, o.now)
+	return ok && answer.Level == o.left
 }
 
 // outcome is the answer to the ops of one text.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
@@ -74,7 +75,7 @@ func DecodeReply(raw any, ops []Op) (Reply, error) {
 	return decodeInts(list, ops)
 }
 
-// decodeTexts reads the reply to plain asks for several keys.
+// decodeTexts reads the reply to plain ops for several keys.
 func decodeTexts(list []any, ops []Op) (Reply, error) {
 	texts := make([]string, len(list))
 	for i, v := range list {
@@ -83,6 +84,14 @@ func decodeTexts(list []any, ops []Op) (Reply, error) {
 			return Reply{}, fmt.Errorf("%w: element %d is a %T", ErrReply, i, v)
 		}
 		texts[i] = text
+	}
+	switch {
+	case strings.HasPrefix(texts[0], "e"):
+		return decodePays(texts, ops)
+	case texts[0] == headAll:
+		return decodePlain(texts[1:], ops)
+	case texts[0] == headNone:
+		return decodeNone(texts[1:], ops)
 	}
 	return decodePlain(texts, ops)
 }
