@@ -8,6 +8,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -45,25 +46,60 @@ func allowJoint(ctx context.Context, asks []joint, each []hybridlimit.Ask) (hybr
 	}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var unanswered error // of a group whose limits all fail open
+	said := takeAll(ctx, bounded, parts)
 	var taken [][]*part
-	for group := range byTag(parts) {
-		one, err := take(ctx, bounded, group)
+	denied := -1 // index of the denial with the longest RetryAfter
+	var errs error
+	for i, s := range said {
+		errs = errors.Join(errs, s.err)
 		switch {
-		case !one.Allowed:
-			res = one
-			return res, errors.Join(unanswered, err, giveBack(ctx, timeout, taken))
-		case err != nil:
-			res, unanswered = one, err
-		default:
-			taken = append(taken, group)
+		case !s.res.Allowed && (denied < 0 || s.res.RetryAfter > said[denied].res.RetryAfter):
+			denied = i
+		case s.res.Allowed && s.err == nil:
+			taken = append(taken, s.group)
+		case s.res.Allowed:
+			res = s.res // of a group whose limits all fail open
 		}
 	}
-	if unanswered != nil {
-		return res, unanswered
+	switch {
+	case denied >= 0:
+		res = said[denied].res
+		return res, errors.Join(errs, giveBack(ctx, timeout, taken))
+	case errs != nil:
+		return res, errs
 	}
 	res = narrowest(parts)
 	return res, nil
+}
+
+// answer is what Redis said to a message.
+type answer struct {
+	group []*part // that it asked for
+	res   hybridlimit.Result
+	err   error
+}
+
+// takeAll asks Redis for the units of all parts, with one message if their keys may share one. Otherwise there is one for each tag,
+// all at the same time.
+func takeAll(ctx, bounded context.Context, parts []*part) []answer {
+	r := parts[0].Limiter.runner
+	if r.Together() {
+		if res, err := take(ctx, bounded, parts); !r.Apart(err) {
+			return []answer{{parts, res, err}}
+		}
+	}
+	said := []answer{}
+	for group := range byTag(parts) {
+		said = append(said, answer{group: group})
+	}
+	var wg sync.WaitGroup
+	for i := range said[1:] {
+		s := &said[i+1]
+		wg.Go(func() { s.res, s.err = take(ctx, bounded, s.group) })
+	}
+	said[0].res, said[0].err = take(ctx, bounded, said[0].group)
+	wg.Wait()
+	return said
 }
 
 // tellNever fills in Remaining and ResetAfter for each limit whose burst is below
@@ -115,8 +151,7 @@ type part struct {
 	asks  []int   // indices of the asks for this key
 }
 
-// partsOf checks the asks and sorts them by tag. Units are taken in this order. res
-// is the answer if Redis need not be asked: the answer of a limit that denies for
+// partsOf checks the asks and sorts them by tag. res is the answer if Redis need not be asked: the answer of a limit that denies for
 // ever, or, without parts, of a limit that admits everything.
 func partsOf(asks []joint, each []hybridlimit.Ask) (parts []*part, res hybridlimit.Result, err error) {
 	if len(asks) == 0 {

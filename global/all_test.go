@@ -114,21 +114,28 @@ func allOrNothing(t *testing.T, rdb redis.UniversalClient, cfg global.Config) {
 	}
 }
 
-// TestAllowAllMessages checks that a call costs one message for each tag. After a denial,
-// each earlier message costs one more.
+// TestAllowAllMessages checks that a call costs one message on a single Redis, and one for each tag on a cluster. There, after a
+// denial, each other message costs one more.
 func TestAllowAllMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bubble := redistest.NewBubble(t)
 		for _, tc := range []struct {
-			cfg  global.Config
-			tags int
+			cfg   global.Config
+			apart bool
+			tags  int
 		}{
-			{global.Config{Tags: 1}, 1},
-			{global.Config{Prefix: "s", Subject: func(string) string { return "tenant" }}, 1},
-			{global.Config{Prefix: "d"}, tagsOf(16, "*", "ann", "::1")},
+			{global.Config{Tags: 1}, true, 1},
+			{global.Config{Prefix: "s", Subject: func(string) string { return "tenant" }}, true, 1},
+			{global.Config{Prefix: "d"}, true, tagsOf(16, "*", "ann", "::1")},
+			{global.Config{Prefix: "e"}, false, 1},
 		} {
 			link := bubble.Link()
 			l := newTrio(t, link.Client(nil), tc.cfg)
+			for _, one := range []*global.Limiter{l.user, l.addr, l.all} {
+				if tc.apart {
+					one.Apart()
+				}
+			}
 			messages := func() int { return link.Count("EVALSHA").Seen }
 			if _, err := hybridlimit.AllowAll(t.Context(), l.asks("ann", 1)...); err != nil {
 				t.Fatal(err)

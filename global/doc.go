@@ -19,6 +19,6 @@
 // own cost at most, and its error is ErrUnavailable. Every deadline is honoured,
 // even if the client's ContextTimeoutEnabled is off.
 //
-// [hybridlimit.AllowAll] decides one call under several limits, all or nothing. Keys
-// that share a tag travel in one message, which Redis decides as a whole.
+// [hybridlimit.AllowAll] decides one call under several limits, all or nothing. On a
+// single Redis they are one message, which Redis decides as a whole.
 package global

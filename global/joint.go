@@ -23,34 +23,32 @@ func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 // user, per address, for all), all or nothing. When one limit denies, nothing is
 // taken from the others.
 //
-// Keys that share a tag travel in one message, which Redis decides as a whole.
-// If all keys have one tag, AllowJoint is as exact as AllowN and costs as much.
-// Keys have one tag if Subject returns the same text for them, or if Tags is 1.
+// On a single Redis, one message has all keys, and Redis decides it as a whole.
+// AllowJoint is then as exact as AllowN.
 //
-// Otherwise there is one message for each tag, one after the other in the order
-// of the tags. If a later message denies, the units of the earlier messages are
-// given back, with one more message for each. Until then, for a round trip or two,
-// other calls find these units taken and may be denied for that reason. No call is
-// ever admitted because of them. Two calls cannot deny each other, because all
-// calls take units in the same order. Units return to the window in which they were
-// taken. In a log their entry is removed. Units that a full bucket has refilled in
-// the meantime do not come back twice.
+// On a Cluster or a Ring, a message has the keys of one tag. Keys have one tag if
+// Subject returns the same text for them, or if Tags is 1. The messages of several
+// tags are sent at the same time. If one denies, the units of the others are given
+// back, with one more message for each. Until then, for a round trip, other calls
+// find these units taken and may be denied for that reason, even two calls each
+// because of the other. No call is ever admitted because of them. Units return to
+// the window in which they were taken. In a log their entry is removed. Units that a
+// full bucket has refilled in the meantime do not come back twice.
 //
 // If the call is denied, the result is that of the limit that denied with the
-// longest RetryAfter. It is one of the limits of the message that denied, because
-// later messages are not sent. If all limits admit, the result is that of the
+// longest RetryAfter. If all limits admit, the result is that of the
 // limit with the fewest units remaining. Policy names that limit. Delay is the
 // longest of all. Asks for one key of one limiter add up. Limiters of one name
 // that disagree on the limit of a key are refused. AllowJoint writes each limit's
 // answer into its ask.
 //
-// Each message is sent once. All messages together have the shortest Timeout of
-// the limiters. If a message gets no answer, the error is ErrUnavailable, and its
-// units may or may not have been taken, as with AllowN:
+// Each message is sent once. It has the shortest Timeout of the limiters. If a
+// message gets no answer, the error is ErrUnavailable, and its units may or may not
+// have been taken, as with AllowN:
 //
-//   - If FailOpen is set for all limiters of that message, the other messages are
-//     still sent, and may deny. If none denies, their units stay taken, and the
-//     Result beside the error admits.
+//   - If FailOpen is set for all limiters of that message, the other messages
+//     decide. If none denies, their units stay taken, and the Result beside the
+//     error admits.
 //   - Otherwise the Result denies, and the units of the other messages are given
 //     back.
 //

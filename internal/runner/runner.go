@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,6 +27,7 @@ type Runner struct {
 	dials     *dials  // of the client
 	loads     *loads  // of the client
 	panics    panics
+	slots     atomic.Bool // see Apart
 
 	mu     sync.Mutex // guards closed against the start of a call
 	closed bool
