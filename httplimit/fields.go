@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/gate"
@@ -31,14 +32,19 @@ func newPolicyItem(p hybridlimit.Policy, name string) *policyItem {
 	return &policyItem{policy: p, Item: item, secret: p.Shadow || !ok}
 }
 
+// fields has room for the fields of a response with up to three limits. It is one allocation, because publish runs for each
+// request. The values belong to their response, because a handler may change them in place.
+type fields struct {
+	values [4]string
+	line   [128]byte
+}
+
 // publish adds the fields of an admitted request to the response. It keeps the
 // fields of middleware around this one.
 func (g *middleware) publish(h http.Header, parts []gate.Part) {
-	var room [128]byte
-	line := room[:0]
-	// Both fields share one array, because this runs for each request. The array
-	// belongs to this response, because a handler may change it in place.
+	var own *fields
 	var values []string
+	var line []byte
 	var least *gate.Part
 	for i := range parts {
 		p := &parts[i]
@@ -55,8 +61,9 @@ func (g *middleware) publish(h http.Header, parts []gate.Part) {
 		if g.cfg.Hide {
 			continue
 		}
-		if values == nil {
-			values = make([]string, 0, len(parts)+1)
+		if own == nil {
+			own = new(fields)
+			values, line = own.values[:0], own.line[:0]
 		}
 		values = append(values, it.Policy)
 		line = it.Append(line, max(0, p.Res.Remaining), it.Effective(p.Res.Remaining, p.Res.ResetAfter))
@@ -66,7 +73,7 @@ func (g *middleware) publish(h http.Header, parts []gate.Part) {
 	}
 	g.publishNarrowest(h, least, false) // first, because it reads the RateLimit of other middleware
 	if n := len(values); n > 0 {
-		values = append(values, string(line))
+		values = append(values, unsafe.String(unsafe.SliceData(line), len(line))) // line is not written again
 		addField(h, fieldPolicy, values[:n:n])
 		addField(h, fieldRateLimit, values[n:])
 	}

@@ -43,6 +43,9 @@ func (l *Limiter) newPlan(limit hybridlimit.Limit) *account.Plan {
 
 // ofClass returns the part of a limit that the limiter's class may use at once.
 func (l *Limiter) ofClass(limit hybridlimit.Limit) hybridlimit.Limit {
+	if l.class.Floor == 0 { // a plan need not be made
+		return limit
+	}
 	switch floor := l.newPlan(limit).Floor; {
 	case floor == 0:
 	case limit.Algorithm == hybridlimit.AlgFixedWindow || limit.Algorithm == hybridlimit.AlgSlidingWindow:
