@@ -306,7 +306,7 @@ func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
 		return l.withoutRedis(p.Key, p.at, p.N)
 	}
 	v := said(r, ans, p.N)
-	_, now := l.hub.clock.Stamp() // the rough clock, which resetAfter reads, must run
+	now := l.hub.clock.Now()
 	switch {
 	case r.Window.Period > 0:
 		v.Ends = now + ans.Ends*1000

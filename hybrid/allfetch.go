@@ -76,17 +76,18 @@ func fetchTogether(ctx context.Context, parts []*part) (res hybridlimit.Result, 
 			break
 		}
 	}
-	now := map[int][]ratesync.Item{} // by tag
+	now := map[int][]ratesync.Item{} // by server
 	for _, p := range parts {
 		switch {
 		case p.v.Sync != account.SyncNow:
 			p.e.sync(p.v.Sync)
 		case !p.Limiter.mute():
-			now[p.e.tag()] = append(now[p.e.tag()], p.e)
+			server := p.Limiter.hub.server(p.e.tag())
+			now[server] = append(now[server], p.e)
 		}
 	}
-	for tag, items := range now {
-		parts[0].Limiter.hub.engine.EnqueueAll(tag, items)
+	for server, items := range now {
+		parts[0].Limiter.hub.engine.EnqueueAll(server, items)
 	}
 	var worst *part
 	for _, p := range parts {

@@ -28,7 +28,7 @@ func (h *Hub) worst() breaker.State {
 	for _, b := range h.breakers {
 		worst = max(worst, b.State())
 	}
-	for tag := range h.cfg.Tags {
+	for tag := range h.breakers {
 		if worst < breaker.Open && h.engine.Refusing(tag) {
 			worst = breaker.Open
 		}

@@ -135,8 +135,8 @@ type HubConfig struct {
 	Tags int
 	// FleetSize is N, the number of processes, until two heartbeats have
 	// measured it. If Redis is down at the start, it sets the size of the
-	// fallback share, so set it near the number of replicas. Zero: 1, with a
-	// warning when it matters.
+	// fallback share, so set it near the number of replicas. With it, Ready
+	// does not wait for the measurement. Zero: 1, with a warning when it matters.
 	FleetSize int
 	// SyncTimeout bounds one attempt to reach Redis in the background. Zero:
 	// 250 ms.

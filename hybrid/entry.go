@@ -224,7 +224,7 @@ func (e *entry) freeze() (op wire.Op, age int64, ok bool) {
 	}
 	p := e.plan.Load()
 	c := e.conditions(p, now)
-	c.Lost = l.hub.resync.lost[e.tag()].Load()
+	c.Lost = l.hub.resync.lost[l.hub.server(e.tag())].Load()
 	age = e.account.ViewAge(now)
 	e.begin(now)
 	said, books, ok := e.account.Send(&c, p, &e.waiters, now)
@@ -269,6 +269,9 @@ func (e *entry) Settle(a ratesync.Answer) {
 // lookAgain queues the entry for the time at which leased units may have to go back to Redis.
 func (e *entry) lookAgain(c *account.Conditions, now int64) {
 	if at := e.account.LookAt(c, now); at > 0 && !e.lim.mute() {
+		if at > now && c.Window.Period == 0 { // with the syncs of other keys
+			at += e.lim.grid() - at%e.lim.grid()
+		}
 		e.lim.hub.engine.Enqueue(e.tag(), e, e.lim.hub.clock.Time(at))
 	}
 }

@@ -102,6 +102,8 @@ func (l *Limiter) askWithin(ctx context.Context, at place, op algo.Op, wait time
 		op.ID = hybridlimit.RequestID(ctx)
 	}
 	op.Since, op.Floor = at.plan.InForce(l.hub.clock.Now()), at.plan.Floor
+	l.hub.clock.Begin()
+	defer l.hub.clock.End()
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

@@ -48,7 +48,7 @@ func (b *heartbeat) settle(ctx context.Context, changed int64) {
 		n.changed, n.renew = changed, time.Now().Add(time.Duration(b.hub.jitter(int64(renewEvery))))
 	}
 	for _, l := range all {
-		if b.loaded && l.fleet.settled && l.fleet.Beats() >= 2 {
+		if b.loaded && l.fleet.settled && (l.fleet.Beats() >= 2 || l.fleet.Hint > 0) {
 			l.readyOnce.Do(func() { close(l.ready) })
 		}
 	}

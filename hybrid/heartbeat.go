@@ -88,6 +88,7 @@ func (b *heartbeat) beat() {
 		case <-b.joined: // this heartbeat counts it
 		default:
 		}
+		h.clock.Age()
 		for _, l := range h.all() {
 			l.shares.Release(h.clock.Now())
 			l.changeSwitch(func(*switches) {}) // writes the log line if one is due
@@ -279,6 +280,8 @@ func (h *Hub) exchange(ctx context.Context, send func(context.Context) error) (s
 	if !ok {
 		return 0, 0, errOpen
 	}
+	h.clock.Begin()
+	defer h.clock.End()
 	began := time.Now()
 	given := h.cfg.SyncTimeout + h.engine.Late()
 	if h.trip.Load() == 0 { // the first one opens a connection, and Redis may be far

@@ -63,27 +63,27 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 		check("without a view", 1, []float64{0})
 
 		time.Sleep(3 * time.Second)
-		pass(ls[0], 14) // of 18 units, or 19 by its view; more than half of C, so it syncs at once
+		pass(ls[0], 16) // of 18 units, or 19 by its view; all of C, so it syncs at once
 		check("within the limit", 0, []float64{0}, 3)
 		time.Sleep(time.Second)
-		pass(ls[1], 15) // of 4 units, or 18 by its view
-		check("beyond the limit", 1, []float64{11}, 4)
-		if s := ls[1].Stats(); s.Overshoot != 11 || s.Overshoots != 1 || s.Credit != 16 {
-			t.Errorf("overshoot %d in %d syncs, with credit %d; want 11, 1, 16", s.Overshoot, s.Overshoots, s.Credit)
+		pass(ls[1], 16) // of 2 units, or 18 by its view
+		check("beyond the limit", 1, []float64{14}, 4)
+		if s := ls[1].Stats(); s.Overshoot != 14 || s.Overshoots != 1 || s.Credit != 16 {
+			t.Errorf("overshoot %d in %d syncs, with credit %d; want 14, 1, 16", s.Overshoot, s.Overshoots, s.Credit)
 		}
 		if got := ms[1].Collect(t)["rate_limiting.credit{rate_limiting.policy=api}"]; got != 16 {
 			t.Errorf("credit %d, want 16", got)
 		}
 
 		time.Sleep(time.Second)
-		pass(ls[0], 1) // of 4 units by its view; it syncs after T
+		pass(ls[0], 1) // of 2 units by its view; it syncs after T
 		check("before T", 0, nil)
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
 		if got := ms[0].Take(stalenessOf); len(got) != 1 || got[0] < 2.07 || got[0] > 2.11 {
 			t.Errorf("a sync after T recorded views %v s old, want 2 s + T, less a quarter of T at most", got)
 		}
-		check("deeper in debt", 0, []float64{12})
+		check("deeper in debt", 0, []float64{15})
 		for _, l := range ls {
 			s := l.Stats()
 			if s.Overshoot > (s.Fleet-1)*s.Credit || s.Overshoots != 1 {
@@ -97,7 +97,7 @@ func TestOvershootAndStalenessAreRecorded(t *testing.T) {
 		if res := ask(t, exact, "k", 1); res.Allowed {
 			t.Errorf("admitted in debt: %+v", res)
 		}
-		check("exact", 2, []float64{12})
+		check("exact", 2, []float64{15})
 	})
 }
 

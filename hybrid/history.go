@@ -47,6 +47,8 @@ func (l *Limiter) historyPage(ctx context.Context, at place, after int64) (wire.
 	}
 	bounded, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
 	defer cancel()
+	l.hub.clock.Begin()
+	defer l.hub.clock.End()
 	sent := time.Now()
 	p, err := l.hub.runner.History(bounded, l.inRedis(at), at.plan.Limit, after)
 	l.hub.exacts.Add(1)

@@ -129,8 +129,8 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	}
 	h.heart = newHeartbeat(h, gather)
 	h.engine = ratesync.New(ratesync.Config{
-		Caller: h.caller, Names: h.names, Process: h.process,
-		Timeout: cfg.SyncTimeout, InFlight: h.inFlight(), Breaker: h.breaker, Late: h.clock.Late,
+		Caller: h.caller, Names: h.names, Lanes: len(h.breakers), Process: h.process,
+		Timeout: cfg.SyncTimeout, InFlight: h.inFlight(), Breaker: h.breaker, Late: h.clock.Late, Begin: h.clock.Begin, End: h.clock.End,
 		OnRefused: func(tag, ops int, err error) {
 			h.log.event("hybridlimit: Redis refused a batch of syncs and will never apply it; the units in it are lost and counted as dropped",
 				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))
@@ -149,10 +149,9 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 // makeBreakers makes one breaker per tag if tags may be on different servers. Otherwise it makes one: a single Redis is up or down
 // as a whole.
 func (h *Hub) makeBreakers() error {
-	count := 1
-	switch h.client.(type) {
-	case *redis.ClusterClient, *redis.Ring:
-		count = h.cfg.Tags
+	count := h.cfg.Tags
+	if h.runner.Together() {
+		count = 1
 	}
 	cfg := h.cfg.Breaker
 	users := cfg.OnChange
@@ -190,12 +189,10 @@ func (h *Hub) inFlight() int {
 // cluster they are on one of several servers, so they say nothing about the others.
 func (h *Hub) watched(int) bool { return len(h.breakers) == 1 && h.clock.Now() < h.watching.Load() }
 
-func (h *Hub) breaker(tag int) *circuit.Breaker {
-	if len(h.breakers) == 1 {
-		return h.breakers[0]
-	}
-	return h.breakers[tag]
-}
+func (h *Hub) breaker(tag int) *circuit.Breaker { return h.breakers[h.server(tag)] }
+
+// server returns the index of the server of a tag, as far as the hub tells servers apart: 0 for a single Redis.
+func (h *Hub) server(tag int) int { return tag % len(h.breakers) }
 
 // jitter returns a random time from ½ d to 1½ d.
 func (h *Hub) jitter(d int64) int64 { return d/2 + mrand.Int64N(d) }
@@ -291,7 +288,7 @@ func (h *Hub) forget(l *Limiter) {
 }
 
 // takeBack takes back the budgets of all keys. A budget that no call has used for half of the range of epochs would become valid
-// again. The clock calls takeBack once per quarter of the range, which is eight months of ticks.
+// again. The heartbeat lets the clock call takeBack once per quarter of the range, which is eight months of ticks.
 func (h *Hub) takeBack() {
 	for _, v := range h.views() {
 		v.drain()

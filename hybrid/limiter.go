@@ -54,7 +54,7 @@ type family struct {
 	done      chan struct{} // closed by Close: waiting calls return
 	closeOnce sync.Once
 	left      atomic.Bool   // heartbeats no longer count this limiter
-	ready     chan struct{} // closed when two heartbeats have been answered
+	ready     chan struct{} // closed when N is known, from two heartbeats or from HubConfig.FleetSize, and one was answered
 	readyOnce sync.Once
 	release   func() // releases the identity
 	questions questions
@@ -118,21 +118,37 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 	return errors.Join(err, l.Close())
 }
 
-// Ready waits until Redis has answered, the scripts are loaded, and the fleet size N is measured. This takes about
-// one second. Ready is for readiness probes: a limiter also decides before it is ready.
+// Ready waits until Redis has answered, the scripts are loaded, and the fleet size N is known. Ready is for readiness
+// probes: a limiter also decides before it is ready.
+//
+// Without HubConfig.FleetSize, N is known after two heartbeats, about a second apart, and Ready waits for these until ctx
+// ends. With it, Ready waits for one answer of Redis, for at most 400 ms. Its error is then ErrUnavailable: the limiter
+// decides by Config.Fallback, with a share for a fleet of FleetSize.
 func (l *Limiter) Ready(ctx context.Context) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
+	}
+	var patience <-chan time.Time
+	if l.fleet.Hint > 0 {
+		timer := time.NewTimer(readyWithin)
+		defer timer.Stop()
+		patience = timer.C
 	}
 	select {
 	case <-l.ready:
 		return nil
 	case <-l.done:
 		return hybridlimit.ErrClosed
+	case <-patience:
+		return fmt.Errorf("hybrid: limiter %q is not ready: %w: Redis has not answered within %v; the limiter decides by its fallback, for %d processes",
+			l.cfg.Name, hybridlimit.ErrUnavailable, readyWithin, l.fleet.Hint)
 	case <-ctx.Done():
 		return fmt.Errorf("hybrid: limiter %q is not ready: %w", l.cfg.Name, ctx.Err())
 	}
 }
+
+// readyWithin bounds Ready when the fleet size is given.
+const readyWithin = 400 * time.Millisecond
 
 // stop makes all further calls fail with ErrClosed.
 func (l *Limiter) stop() {
@@ -371,15 +387,15 @@ func (l *Limiter) slot(at place, key string) place {
 	return at
 }
 
-// lazily returns the due time of a sync that can wait for T. Due times lie on a grid of T/4, so that many keys share
+// lazily returns the due time of a sync that can wait for T. Due times lie on a grid of T/2, so that many keys share
 // a message.
 func (l *Limiter) lazily(now time.Time) time.Time {
-	at, grid := l.hub.clock.At(now)+int64(l.cfg.SyncInterval), int64(l.cfg.SyncInterval)/4
-	if grid > 0 {
-		at -= at % grid
-	}
-	return l.hub.clock.Time(at)
+	at := l.hub.clock.At(now) + int64(l.cfg.SyncInterval)
+	return l.hub.clock.Time(at - at%l.grid())
 }
+
+// grid returns the ns between due times.
+func (l *Limiter) grid() int64 { return max(1, int64(l.cfg.SyncInterval)/2) }
 
 // conditions returns the conditions of an event of a key. entry.conditions adds the conditions that depend on the tag.
 func (l *Limiter) conditions(p *account.Plan, now int64) (c account.Conditions) {

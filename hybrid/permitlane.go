@@ -77,6 +77,8 @@ func (p *permitLane) send(h *Hub) bool {
 		}
 		return false
 	}
+	h.clock.Begin()
+	defer h.clock.End()
 	given := h.cfg.SyncTimeout + h.engine.Late()
 	ctx, cancel := context.WithTimeout(h.ctx, given)
 	sent := time.Now()

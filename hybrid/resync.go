@@ -33,10 +33,10 @@ const (
 // the lower level of the two. So a resync restores the use of the whole fleet, and changes nothing if nothing was lost.
 type resync struct {
 	hub  *Hub
-	lost []atomic.Int64 // by tag: ns at which the last loss was noticed; 0: never
+	lost []atomic.Int64 // by server: ns at which the last loss was noticed; 0: never
 
 	mu      sync.Mutex   // guards the fields below, up to wg
-	tags    map[int]bool // lost tags whose keys wait for a pass; true: the loss is certain
+	servers map[int]bool // lost servers whose keys wait for a pass; true: the loss is certain
 	running bool
 	closed  bool
 	wg      sync.WaitGroup
@@ -47,9 +47,9 @@ type resync struct {
 	ahead time.Duration // Redis's time used in advance; negative: saved
 }
 
-// resyncGroup holds keys of one tag that go in one message.
+// resyncGroup holds keys of one server that go in one message.
 type resyncGroup struct {
-	tag     int
+	server  int
 	entries []*entry
 }
 
@@ -58,19 +58,20 @@ func (g resyncGroup) cost() time.Duration {
 }
 
 func newResync(h *Hub) *resync {
-	return &resync{hub: h, lost: make([]atomic.Int64, h.cfg.Tags), tags: map[int]bool{}}
+	return &resync{hub: h, lost: make([]atomic.Int64, len(h.breakers)), servers: map[int]bool{}}
 }
 
 // onLoss is called by the sync engine when a tag has lost its state, or may have. Syncs that the engine settles after
 // this call are no older than the loss.
 func (r *resync) onLoss(tag int, sure bool) {
-	r.lost[tag].Store(r.hub.clock.Now())
+	server := r.hub.server(tag)
+	r.lost[server].Store(r.hub.clock.Now())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return
 	}
-	r.tags[tag] = r.tags[tag] || sure
+	r.servers[server] = r.servers[server] || sure
 	if !r.running {
 		r.running = true
 		r.wg.Add(1)
@@ -115,12 +116,12 @@ func (r *resync) run() {
 	}
 }
 
-// take returns the tags that were lost since the last call.
+// take returns the servers that were lost since the last call.
 func (r *resync) take() map[int]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	lost := r.tags
-	r.tags = map[int]bool{}
+	lost := r.servers
+	r.servers = map[int]bool{}
 	return lost
 }
 
@@ -128,32 +129,33 @@ func (r *resync) take() map[int]bool {
 func (r *resync) rest() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.running = len(r.tags) > 0
+	r.running = len(r.servers) > 0
 	return !r.running
 }
 
-// plan groups the keys of the lost tags into messages.
+// plan groups the keys of the lost servers into messages.
 func (r *resync) plan(lost map[int]bool) {
-	r.work = slices.DeleteFunc(r.work, func(g resyncGroup) bool { _, again := lost[g.tag]; return again })
-	byTag, keys := map[int][]*entry{}, 0
+	r.work = slices.DeleteFunc(r.work, func(g resyncGroup) bool { _, again := lost[g.server]; return again })
+	byServer, keys := map[int][]*entry{}, 0
 	for _, l := range r.hub.all() {
 		l.each(func(e *entry) {
-			if _, ok := lost[e.tag()]; ok && e.tells(r.lost[e.tag()].Load()) {
-				byTag[e.tag()] = append(byTag[e.tag()], e)
+			server := r.hub.server(e.tag())
+			if _, ok := lost[server]; ok && e.tells(r.lost[server].Load()) {
+				byServer[server] = append(byServer[server], e)
 				keys++
 			}
 		})
 	}
-	for tag, entries := range byTag {
+	for server, entries := range byServer {
 		for group := range slices.Chunk(entries, wire.MaxOps) {
-			r.work = append(r.work, resyncGroup{tag, group})
+			r.work = append(r.work, resyncGroup{server, group})
 		}
 	}
 	rand.Shuffle(len(r.work), func(i, j int) { r.work[i], r.work[j] = r.work[j], r.work[i] })
 	var sure []int
-	for tag, is := range lost {
+	for server, is := range lost {
 		if is {
-			sure = append(sure, tag)
+			sure = append(sure, server)
 		}
 	}
 	if len(sure) > 0 {
@@ -162,7 +164,7 @@ func (r *resync) plan(lost map[int]bool) {
 	}
 }
 
-// send queues the messages that are due. Tags whose Redis does not answer wait.
+// send queues the messages that are due. Those to a Redis that does not answer wait.
 func (r *resync) send() {
 	for range len(r.work) {
 		if r.ahead > 0 {
@@ -171,28 +173,28 @@ func (r *resync) send() {
 		g := r.work[0]
 		r.work[0] = resyncGroup{}
 		r.work = r.work[1:]
-		if r.hub.broken(g.tag) {
+		if r.hub.broken(g.server) {
 			r.work = append(r.work, g)
 			continue
 		}
-		lost, due := r.lost[g.tag].Load(), time.Now().Add(resyncGather)
+		lost, due := r.lost[g.server].Load(), time.Now().Add(resyncGather)
 		for _, e := range g.entries {
 			if e.again(lost) {
-				r.hub.engine.Enqueue(g.tag, e, due)
+				r.hub.engine.Enqueue(e.tag(), e, due)
 			}
 		}
 		r.ahead += g.cost()
 	}
 }
 
-// suspect syncs one key of each tag after Redis has forgotten a heartbeat. The answers show whether the tags were
+// suspect syncs one key of each server after Redis has forgotten a heartbeat. The answers show whether their data was
 // lost too. So a process notices a loss even if it decides nothing and has nothing to sync.
 func (h *Hub) suspect() {
-	now, asked := h.clock.Now(), make(map[int]bool, h.cfg.Tags)
+	now, asked := h.clock.Now(), make(map[int]bool, len(h.breakers))
 	for _, l := range h.all() {
 		l.each(func(e *entry) {
-			if !asked[e.tag()] && e.again(now) {
-				asked[e.tag()] = true
+			if server := h.server(e.tag()); !asked[server] && e.again(now) {
+				asked[server] = true
 				h.engine.Enqueue(e.tag(), e, time.Now().Add(rand.N(resyncWithin)))
 			}
 		})

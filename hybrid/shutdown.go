@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
 // This file has the end of a hub: what it pays, gives back and waits for.
@@ -17,9 +22,10 @@ import (
 // Shutdown stops decisions, pays the units owed to Redis, returns leased units
 // that were not spent, waits for calls that hold permits, leaves the fleet, and
 // closes the hub. It stops when ctx ends, or after 5 s if ctx has no
-// deadline. Units that are unpaid then are lost, counted, and reported in the
-// error. So are permits of running calls: the fleet gives them to others, about 3 s
-// after the first call that they refuse.
+// deadline. While Redis is away, it tries once, for at most 200 ms, and pays
+// nothing if Redis does not answer. Units that are unpaid then are lost, counted,
+// and reported in the error. So are permits of running calls: the fleet gives them
+// to others, about 3 s after the first call that they refuse.
 func (h *Hub) Shutdown(ctx context.Context) error {
 	for _, l := range h.all() {
 		l.stop()
@@ -31,9 +37,11 @@ func (h *Hub) Shutdown(ctx context.Context) error {
 	return errors.Join(err, h.Close())
 }
 
-// settleWithin bounds a Shutdown whose ctx has no deadline: a program must be
-// able to end while Redis is down.
-const settleWithin = 5 * time.Second
+// settleWithin bounds a Shutdown whose ctx has no deadline, and lastTryFor the last message to a Redis that is away.
+const (
+	settleWithin = 5 * time.Second
+	lastTryFor   = 200 * time.Millisecond
+)
 
 // settle pays the units that limiters owe, and takes the limiters out of the fleet. They make no more decisions, so the units owed
 // only decrease.
@@ -44,11 +52,20 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 		defer cancel()
 	}
 	owing, err := h.payAll(ctx, limiters)
-	if err == nil {
-		if err = h.permits.drain(ctx, limiters); err != nil {
-			return err
+	if ctx.Err() == nil && !h.gone.Load() {
+		drained := h.permits.drain(ctx, limiters)
+		if err == nil && drained == nil {
+			h.leave(limiters...)
+			return nil
 		}
-		h.leave(limiters...)
+		return errors.Join(h.unpaid(owing, err), drained)
+	}
+	return h.unpaid(owing, err)
+}
+
+// unpaid returns the error of a Shutdown that ended with entries that owe, because of err.
+func (h *Hub) unpaid(owing []*entry, err error) error {
+	if err == nil {
 		return nil
 	}
 	var owed int64
@@ -68,11 +85,12 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 // payAll syncs the entries of limiters until none owes units or holds leased units that Redis takes back. When ctx ends first, it
 // returns the unfinished entries. It also waits for syncs in flight that pay nothing, because the counters would miss the units that
 // they bring. Without Redis it does not wait for these, because they have nothing to lose. It polls every tick: it cannot wait for
-// idle lanes, because other limiters share them. It does not wait for a client that was closed.
+// idle lanes, because other limiters share them. It does not wait for a client that was closed, nor for a Redis that is away and
+// does not answer one more message.
 func (h *Hub) payAll(ctx context.Context, limiters []*Limiter) (owing []*entry, err error) {
 	t := time.NewTicker(tick)
 	defer t.Stop()
-	dues := h.dues(limiters)
+	dues, tried := h.dues(limiters), make([]bool, len(h.breakers))
 	for len(dues) > 0 {
 		if h.gone.Load() {
 			return slices.Concat(dues...), redis.ErrClosed
@@ -82,25 +100,75 @@ func (h *Hub) payAll(ctx context.Context, limiters []*Limiter) (owing []*entry, 
 		case <-ctx.Done():
 			return slices.Concat(dues...), ctx.Err()
 		}
-		dues = again(dues, (*entry).paysOff)
+		var away []*entry
+		dues, away = h.reachable(ctx, again(dues, (*entry).paysOff), tried)
+		owing = append(owing, away...)
 	}
-	return nil, nil
+	if len(owing) > 0 {
+		err = hybridlimit.ErrUnavailable
+	}
+	return owing, err
 }
 
-// dues begins to pay for all entries of limiters. It returns those that are not finished, in a line for each tag.
+// reachable returns the lines whose Redis may be asked, and the entries of the other lines. Each Redis that is away is asked once,
+// all at the same time. tried has those that were, by server.
+func (h *Hub) reachable(ctx context.Context, dues [][]*entry, tried []bool) (left [][]*entry, away []*entry) {
+	var wg sync.WaitGroup
+	for _, line := range dues {
+		if server := h.server(line[0].tag()); h.broken(server) && !tried[server] {
+			tried[server] = true
+			wg.Go(func() { h.lastTry(ctx, server) })
+		}
+	}
+	wg.Wait()
+	for _, line := range dues {
+		if server := h.server(line[0].tag()); tried[server] && h.broken(server) {
+			away = append(away, line...)
+		} else {
+			left = append(left, line)
+		}
+	}
+	return left, away
+}
+
+// lastTry sends an empty batch to a Redis that is away. An answer closes the breaker.
+func (h *Hub) lastTry(ctx context.Context, server int) {
+	br := h.breaker(server)
+	br.RetryNow()
+	call, ok := br.Begin()
+	if !ok { // a probe is in flight: it is the last try
+		for began := time.Now(); br.State() == breaker.HalfOpen && time.Since(began) < lastTryFor && ctx.Err() == nil; {
+			time.Sleep(tick)
+		}
+		return
+	}
+	h.clock.Begin()
+	defer h.clock.End()
+	bounded, cancel := context.WithTimeout(ctx, lastTryFor)
+	defer cancel()
+	began := time.Now()
+	_, err := h.runner.Batch(bounded, wire.Envelope{
+		Key: h.names.Envelope(server, h.process+".last"), Epoch: h.names.Epoch(server), Seq: 1, TTL: ratesync.EnvelopeTTL,
+	}, nil)
+	h.beats.Add(1)
+	call.End(h.engine.Outcome(lastTryFor, time.Since(began), err))
+}
+
+// dues begins to pay for all entries of limiters. It returns those that are not finished, in a line for each server.
 func (h *Hub) dues(limiters []*Limiter) [][]*entry {
-	dues := make([][]*entry, h.cfg.Tags)
+	dues := make([][]*entry, len(h.breakers))
 	for _, l := range limiters {
 		l.each(func(e *entry) {
 			if !e.paysOff() {
-				dues[e.tag()] = append(dues[e.tag()], e)
+				server := h.server(e.tag())
+				dues[server] = append(dues[server], e)
 			}
 		})
 	}
 	return slices.DeleteFunc(dues, func(line []*entry) bool { return len(line) == 0 })
 }
 
-// paysNow is the number of unfinished entries that one tick visits, over all tags. An entry that needs a second sync gets it at such
+// paysNow is the number of unfinished entries that one tick visits, over all servers. An entry that needs a second sync gets it at such
 // a visit, and Redis cannot pay many more in a tick. A visit of all entries would take as long as Redis takes to pay them.
 const paysNow = 256
 

@@ -4,10 +4,11 @@
 // The engine sends ops to Redis in batches and hands the answers back. An [Item] supplies an op and receives the answer. The
 // engine knows nothing of limits.
 //
-// A tag is a hash partition of the keys. Each tag has a lane: a queue with at most one batch in flight. A batch is frozen when
-// it is first sent. Until Redis answers, the lane sends the same content again under the same sequence number. So lost
-// replies, time-outs and retries neither lose nor double the content of a batch. New units wait for the next batch. A key
-// belongs to one lane, so it also has at most one sync in flight.
+// A tag is a hash partition of the keys. A lane is a queue with at most one batch in flight. On a cluster each tag has a
+// lane. On a single Redis one lane carries all tags. A batch is frozen when it is first sent. Until Redis answers, the lane
+// sends the same content again under the same sequence number. So lost replies, time-outs and retries neither lose nor
+// double the content of a batch. New units wait for the next batch. A key belongs to one lane, so it also has at most one
+// sync in flight.
 //
 // A lane sends when its last batch is answered and an item is due. An urgent item is due at once, any other after the sync
 // interval. That is group commit: while one batch is in flight, other items gather for the next one. A lane's goroutine ends

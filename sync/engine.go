@@ -30,7 +30,8 @@ const EnvelopeTTL = 10 * time.Minute
 // Breaker are required.
 type Config struct {
 	Caller  Caller        // to Redis
-	Names   lua.Names     // of the deployment; Tags is the number of lanes
+	Names   lua.Names     // of the deployment
+	Lanes   int           // number of lanes; 0: one for each tag; 1: all tags lie on one server, and share its batches
 	Process string        // unique among all processes of all times; a lane appends a suffix when it renames itself (OnRenamed)
 	Timeout time.Duration // of one attempt
 	// InFlight bounds the ops in flight over all tags. A batch counts as at least
@@ -46,6 +47,9 @@ type Config struct {
 	// waits for a core. At most Timeout counts. An attempt gets that much more
 	// time, and the breaker is told the duration without it. Nil: 0.
 	Late func() time.Duration
+	// Begin is called before an attempt, and End after the breaker has been told its
+	// outcome: Late need only be known in between. Nil: no call.
+	Begin, End func()
 	// OnRefused is called when a batch was dropped because Redis will never apply
 	// it. Nil: no call.
 	OnRefused func(tag int, ops int, err error)
@@ -81,7 +85,7 @@ type Stats struct {
 	Renamed  uint64 // identities that lanes gave up because another process used them
 }
 
-// Engine syncs items with Redis, one lane per tag.
+// Engine syncs items with Redis.
 type Engine struct {
 	cfg   Config
 	made  time.Time
@@ -105,10 +109,13 @@ type Engine struct {
 // New returns an engine. It starts no goroutine: a lane runs while it has
 // something to send.
 func New(cfg Config) *Engine {
-	e := &Engine{cfg: cfg, made: time.Now(), lanes: make([]lane, cfg.Names.Tags), flight: newFlight(cfg.InFlight)}
+	if cfg.Lanes == 0 {
+		cfg.Lanes = cfg.Names.Tags
+	}
+	e := &Engine{cfg: cfg, made: time.Now(), lanes: make([]lane, cfg.Lanes), flight: newFlight(cfg.InFlight)}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	for tag := range e.lanes {
-		e.lanes[tag] = lane{engine: e, tag: tag, kick: make(chan struct{}, 1), owner: make(chan struct{}, 1)}
+		e.lanes[tag] = lane{engine: e, tag: tag, chains: map[int]*chain{}, kick: make(chan struct{}, 1), owner: make(chan struct{}, 1)}
 	}
 	return e
 }
@@ -125,13 +132,13 @@ func (e *Engine) Enqueue(tag int, it Item, due time.Time) {
 	} else {
 		at = max(0, e.at(due))
 	}
-	e.lanes[tag].enqueue(at, it)
+	e.lane(tag).enqueue(at, it)
 }
 
 // EnqueueAll is Enqueue at once for items of one tag. They go in one batch, as far as
 // they fit.
 func (e *Engine) EnqueueAll(tag int, items []Item) {
-	e.lanes[tag].enqueue(e.at(time.Now())-urgent, items...)
+	e.lane(tag).enqueue(e.at(time.Now())-urgent, items...)
 }
 
 // Exchange is Enqueue at once for a caller that waits for the answer, at most for the
@@ -140,7 +147,7 @@ func (e *Engine) EnqueueAll(tag int, items []Item) {
 // the lane settles the item later. It also returns when the Caller does because ctx ends,
 // or with Close: the lane then sends the same batch again.
 func (e *Engine) Exchange(ctx context.Context, tag int, it Item, most time.Duration) {
-	e.lanes[tag].exchange(ctx, it, e.at(time.Now())-urgent, most)
+	e.lane(tag).exchange(ctx, it, e.at(time.Now())-urgent, most)
 }
 
 // Remove takes the item out of its tag's queue for good: Enqueue ignores the
@@ -149,7 +156,7 @@ func (e *Engine) Exchange(ctx context.Context, tag int, it Item, most time.Durat
 // takes the lane's lock and no other lock. The only method of the item that it
 // calls is Node.
 func (e *Engine) Remove(tag int, it Item) {
-	l := &e.lanes[tag]
+	l := e.lane(tag)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue.remove(it)
@@ -158,10 +165,12 @@ func (e *Engine) Remove(tag int, it Item) {
 // Refusing reports whether Redis has refused the last batches of a tag, several
 // in a row. For the keys of the tag, that is the same as no Redis. The lane
 // sends empty batches until Redis applies one.
-func (e *Engine) Refusing(tag int) bool { return e.lanes[tag].refusing.Load() }
+func (e *Engine) Refusing(tag int) bool { return e.lane(tag).refusing.Load() }
 
 // Behind reports whether items wait longer than requested.
 func (e *Engine) Behind() bool { return e.behind.Load() > 0 }
+
+func (e *Engine) lane(tag int) *lane { return &e.lanes[tag%len(e.lanes)] }
 
 // at returns the ns from the start of the engine to t.
 func (e *Engine) at(t time.Time) int64 { return int64(t.Sub(e.made)) }

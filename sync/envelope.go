@@ -23,10 +23,27 @@ const (
 	bareWatched = 30 * time.Second
 )
 
+// chain is the batches with an envelope of a tag.
+type chain struct {
+	name  string // replaces Config.Process; empty: Config.Process
+	seq   int64
+	kept  time.Time // until then Redis knows the last batch; zero: Redis has not stored it
+	epoch int64     // of the last answer; 0: there was none
+}
+
+func (l *lane) chain(tag int) *chain {
+	c := l.chains[tag]
+	if c == nil {
+		c = new(chain)
+		l.chains[tag] = c
+	}
+	return c
+}
+
 // checked reports whether losses of the tag's server are noticed without an envelope.
-func (l *lane) checked() bool {
-	since := time.Since(l.kept.Add(-EnvelopeTTL))
-	return since < bareFor || since < bareWatched && l.engine.watched(l.tag)
+func (l *lane) checked(tag int) bool {
+	since := time.Since(l.chain(tag).kept.Add(-EnvelopeTTL))
+	return since < bareFor || since < bareWatched && l.engine.watched(tag)
 }
 
 // send freezes a batch. attempt then sends it.
@@ -38,21 +55,21 @@ func (l *lane) checked() bool {
 func (l *lane) send(b *batch) {
 	l.frozen = b
 	tells := func(op wire.Op) bool { return !op.OnlyAsks() }
-	if l.misses > 0 || !l.checked() || len(b.ops) == 0 || slices.ContainsFunc(b.ops, tells) {
+	if l.misses > 0 || !l.checked(b.tag) || len(b.ops) == 0 || slices.ContainsFunc(b.ops, tells) {
 		l.cover(b)
 	}
 }
 
 // cover gives a batch an envelope under the next sequence number.
 func (l *lane) cover(b *batch) {
-	l.seq++
-	cfg := &l.engine.cfg
+	cfg, c := &l.engine.cfg, l.chain(b.tag)
+	c.seq++
 	name := cfg.Process
-	if l.name != "" {
-		name = l.name
+	if c.name != "" {
+		name = c.name
 	}
 	b.env = wire.Envelope{
-		Key: cfg.Names.Envelope(l.tag, name), Epoch: cfg.Names.Epoch(l.tag),
-		Seq: l.seq, TTL: EnvelopeTTL,
+		Key: cfg.Names.Envelope(b.tag, name), Epoch: cfg.Names.Epoch(b.tag),
+		Seq: c.seq, TTL: EnvelopeTTL,
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// lane carries one tag's syncs, one batch at a time.
+// lane carries the syncs of one tag, or those of all tags that lie on one server, one batch at a time.
 type lane struct {
 	engine *Engine
-	tag    int
+	tag    int           // the lowest of its tags
 	kick   chan struct{} // signals that an item became due earlier; capacity 1
 
 	refusing atomic.Bool // see Engine.Refusing
@@ -30,15 +30,13 @@ type lane struct {
 	owner chan struct{}
 
 	// The fields below belong to the owner, and to Close after it.
-	name   string // replaces Config.Process; empty: Config.Process
-	seq    int64
+	chains map[int]*chain // by tag: see apart
+	apart  bool           // the server wants a message for each tag: see splitTags
 	frozen *batch
-	misses int       // consecutive attempts without an answer
-	row    int       // consecutive refused batches, of which parts that are sent again count as one
-	kept   time.Time // until then Redis knows the last batch; zero: Redis has not stored it
-	epoch  int64     // of the last answer; 0: there was none
-	parts  []*batch  // of a refused batch, in the order in which they are sent: see split
-	part   bool      // the frozen batch was one of them
+	misses int      // consecutive attempts without an answer
+	row    int      // consecutive refused batches, of which parts that are sent again count as one
+	parts  []*batch // of a refused batch, in the order in which they are sent: see split
+	part   bool     // the frozen batch was one of them
 	// refusedParts is the number of consecutive refused parts.
 	refusedParts int
 	full         bool  // the last batch was full, so more items may be due
@@ -71,6 +69,7 @@ func (l *lane) yield(took time.Duration) {
 
 // batch is a frozen batch: sent, or about to be, and not yet answered.
 type batch struct {
+	tag    int // of its envelope
 	env    wire.Envelope
 	ops    []wire.Op
 	items  []Item
@@ -217,6 +216,10 @@ func (l *lane) attempt(ctx context.Context) time.Duration {
 	e := l.engine
 	e.messages.Add(1)
 	e.ops.Add(uint64(len(b.ops)))
+	if e.cfg.Begin != nil {
+		e.cfg.Begin()
+		defer e.cfg.End()
+	}
 	given := e.cfg.Timeout + e.Late()
 	bounded, cancel := context.WithTimeout(ctx, given)
 	reply, err := e.cfg.Caller.Batch(bounded, b.env, b.ops)
@@ -235,6 +238,8 @@ func (l *lane) attempt(ctx context.Context) time.Duration {
 		if !b.urgent {
 			l.yield(took)
 		}
+	case l.splitTags(b, err):
+		return 0
 	case err == nil || errors.Is(err, wire.ErrRefused):
 		return l.refused(err)
 	default:
@@ -269,7 +274,7 @@ func (l *lane) weight() int {
 // is empty, so that a refusal loses nothing.
 func (l *lane) freeze(most int) bool {
 	if l.refusing.Load() {
-		l.send(new(batch))
+		l.send(&batch{tag: l.tag})
 		return true
 	}
 	if l.nextPart() {
@@ -280,7 +285,10 @@ func (l *lane) freeze(most int) bool {
 	if !urgent {
 		l.full = len(items) == wire.MaxOps
 	}
-	b := &batch{ops: make([]wire.Op, 0, len(items)), items: items[:0], urgent: urgent}
+	b := &batch{tag: l.tag, ops: make([]wire.Op, 0, len(items)), items: items[:0], urgent: urgent}
+	if l.apart && len(items) > 0 {
+		b.tag = int(items[0].Node().Tag)
+	}
 	for _, it := range items {
 		if op, ok := it.Freeze(now); ok {
 			b.ops = append(b.ops, op)
@@ -290,6 +298,7 @@ func (l *lane) freeze(most int) bool {
 	if len(b.ops) == 0 {
 		return false
 	}
+	l.parts = b.splitPays()
 	l.send(b)
 	return true
 }
@@ -303,7 +312,7 @@ func (l *lane) due(now time.Time, most int) (items []Item, urgent bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.take(then, min(most, wire.MaxOps)), urgent
+	return l.queue.take(then, min(most, wire.MaxOps), l.apart), urgent
 }
 
 // answered settles the batch. began is the start of the attempt that was
@@ -327,13 +336,14 @@ func (l *lane) answered(reply wire.Reply, began time.Time) {
 // look compares the answer to a batch with an envelope with the earlier ones: Redis
 // may have lost writes.
 func (l *lane) look(reply wire.Reply, now, began time.Time) {
-	sure := now.Before(l.kept)
+	c := l.chain(l.frozen.tag)
+	sure := now.Before(c.kept)
 	gap := reply.Gap && sure
 	if gap {
 		l.engine.gaps.Add(1)
 	}
-	moved := l.epoch != 0 && reply.Epoch != l.epoch
-	l.kept, l.epoch = began.Add(EnvelopeTTL), reply.Epoch
+	moved := c.epoch != 0 && reply.Epoch != c.epoch
+	c.kept, c.epoch = began.Add(EnvelopeTTL), reply.Epoch
 	if (gap || moved) && l.engine.cfg.OnLoss != nil {
 		l.engine.cfg.OnLoss(l.tag, sure)
 	}

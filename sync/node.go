@@ -44,8 +44,8 @@ type Node struct {
 	due   int64 // ns after the engine was made
 	place int32 // index in the queue plus one; 0: not queued; gone: removed
 
-	// Tag is the item's tag, for use by the item alone. It stands here because
-	// it fills padding and so costs no memory.
+	// Tag is the item's tag. The item sets it before it is queued. It stands here
+	// because it fills padding and so costs no memory.
 	Tag uint16
 }
 
@@ -121,11 +121,23 @@ func (q *queue) clear() {
 	*q = nil
 }
 
-// take removes and returns up to most items that are due at then or before.
-func (q *queue) take(then int64, most int) []Item {
+// take removes and returns up to most items that are due at then or before. With one, they are all of the tag of the first.
+func (q *queue) take(then int64, most int, one bool) []Item {
 	out := make([]Item, 0, min(len(*q), most))
-	for len(*q) > 0 && len(out) < most && (*q)[0].Node().due <= then {
-		out = append(out, heap.Pop(q).(Item))
+	var others []Item
+	for len(*q) > 0 && len(out) < most && len(others) < mostOthers && (*q)[0].Node().due <= then {
+		it := heap.Pop(q).(Item)
+		if one && len(out) > 0 && it.Node().Tag != out[0].Node().Tag {
+			others = append(others, it)
+			continue
+		}
+		out = append(out, it)
+	}
+	for _, it := range others {
+		heap.Push(q, it)
 	}
 	return out
 }
+
+// mostOthers is the most items of other tags that take passes over.
+const mostOthers = 1024

@@ -27,7 +27,7 @@ func TestQueueGivesMemoryBack(t *testing.T) {
 	}
 	last := int64(-1)
 	for len(q) > 0 {
-		it := q.take(1e9, 1)[0]
+		it := q.take(1e9, 1, false)[0]
 		if due := it.Node().due; due < last || it.Node().place != 0 {
 			t.Fatalf("due %d after %d, place %d", due, last, it.Node().place)
 		} else {

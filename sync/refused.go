@@ -29,7 +29,7 @@ func (b *batch) others(r wire.Reply) bool { return r.Stale || r.Seen && !b.misse
 // before the next attempt.
 func (l *lane) refused(err error) time.Duration {
 	b, cfg := l.frozen, &l.engine.cfg
-	l.kept = time.Time{}
+	l.chain(b.tag).kept = time.Time{}
 	if err != nil && l.split(b) {
 		return 0
 	}
@@ -45,7 +45,7 @@ func (l *lane) refused(err error) time.Duration {
 		// attempt was answered, Redis has not applied the batch, and sending it
 		// again loses nothing.
 		again = !b.missed
-		l.rename()
+		l.rename(b.tag)
 	}
 	if again {
 		l.send(b)
@@ -73,13 +73,14 @@ func (l *lane) applied() {
 	}
 }
 
-// rename gives the lane a new, random identity. A counter is not enough: two
+// rename gives the chain of a tag a new, random identity. A counter is not enough: two
 // copies of one process would count in the same way.
-func (l *lane) rename() {
+func (l *lane) rename(tag int) {
 	var more [8]byte
 	rand.Read(more[:]) // never fails: crypto/rand ends the program instead
 	cfg := &l.engine.cfg
-	l.name, l.seq = cfg.Process+"."+hex.EncodeToString(more[:]), 0
+	c := l.chain(tag)
+	c.name, c.seq = cfg.Process+"."+hex.EncodeToString(more[:]), 0
 	l.engine.renamed.Add(1)
 	if cfg.OnRenamed != nil {
 		cfg.OnRenamed(l.tag)

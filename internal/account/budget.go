@@ -132,11 +132,11 @@ func (a *Account) Load(c *Conditions, now int64) (b Budget, until int64) {
 			until = min(until, a.ahead.begin)
 		}
 	case a.pending > 0 && a.outlasts(now, 2*c.Tick):
-		// A unit is pending, so a sync is queued. It will carry the units that are spent from now on. The budget ends at
-		// the number of units that makes this sync urgent.
+		// A unit is pending, so a sync is queued. It will carry the units that are spent from now on. The unit that makes
+		// this sync urgent is left to the slow path.
 		units := a.CreditLeft(c, now)
 		if more := a.flushAt(c, now) - a.pending; more > 0 {
-			units = min(units, more)
+			units = min(units, more-1)
 		}
 		a.budget = Budget{CreditBudget, min(units, MaxUnits)}
 		if a.view.ends != 0 {

@@ -1,5 +1,7 @@
 package account
 
+import "math"
+
 // credit returns the number of units that may be spent on credit now (rule 1 of docs/protocol.md). If it is 0, why is the
 // reason.
 func (a *Account) credit(c *Conditions, now int64) (units int64, why Reason) {
@@ -61,13 +63,19 @@ func (a *Account) owe(units, window int64) {
 	a.pending += units
 }
 
-// flushAt returns the number of pending units that makes a sync urgent: K, or half of C, so that the answer comes before the
-// other half is spent. An adaptive K is at least the demand of the key in T, so that a busy key syncs once per T and not more
-// often.
+// flushAt returns the number of pending units that makes a sync urgent: K, or so many that the credit left may be spent before
+// the answer to a sync is there. It is at least half of C. An adaptive K is at least the demand of the key in T, so that a busy
+// key syncs once per T and not more often.
 func (a *Account) flushAt(c *Conditions, now int64) int64 {
+	demand := a.demand.perSecond(now) / 1e9
 	k := c.Every
 	if c.Adaptive {
-		k = max(k, int64(a.demand.perSecond(now)*float64(c.Interval)/1e9))
+		k = max(k, int64(demand*float64(c.Interval)))
 	}
-	return max(1, min(k, c.Credit/2))
+	reserve := max(1, int64(math.Ceil(demand*float64(c.lead()))))
+	return max(1, min(k, max(c.Credit/2, a.pending+a.CreditLeft(c, now)-reserve+1)))
 }
+
+// lead returns the ns that an urgent sync may take: four round trips, because it waits for a batch in flight and Redis may be
+// busy, and two ticks, because the process may be late.
+func (c *Conditions) lead() int64 { return 4*c.RTT + 2*c.Tick }

@@ -183,7 +183,7 @@ func (a *Account) livesOnCredit(c *Conditions, now int64) bool {
 // takesLease reports whether a sync that is sent anyway should ask for a lease: the process holds few units, or it can renew
 // them.
 func (a *Account) takesLease(c *Conditions, now int64) bool {
-	if a.livesOnCredit(c, now) {
+	if a.livesOnCredit(c, now) || a.Leased() == 0 && a.demand.steady(now) < a.leaseFrom(c, now) && a.leaseFrom(c, now) > leasable {
 		return false
 	}
 	units, _ := a.renewable()
@@ -191,13 +191,24 @@ func (a *Account) takesLease(c *Conditions, now int64) bool {
 }
 
 // leasable is the smallest demand, in units a second, for which a lease of one second may be worth a record in the ledger.
-const leasable = 2
+// leasableOnCredit is that of a key with plenty of units and credit: up to there, its payments, which are gathered, cost Redis less
+// than its leases.
+const leasable, leasableOnCredit = 2, 8
+
+// leaseFrom returns the smallest demand for which the key takes leases. On credit, half of C must last for the time in which
+// payments are gathered.
+func (a *Account) leaseFrom(c *Conditions, now int64) float64 {
+	if c.windowed() || c.Bucket.Queue || a.view.known() && a.level(c, now) < c.Bucket.Cap/2 {
+		return leasable
+	}
+	return max(leasable, min(leasableOnCredit, float64(c.Credit)/2/(float64(c.Interval+c.lead())/1e9)))
+}
 
 // worthLease reports whether a sync should be sent only for a lease: to renew one, or to get a new one. A new one needs enough
 // demand. By the last view, there must be units to lease, and the lease must live long enough.
 func (a *Account) worthLease(c *Conditions, now int64) bool {
 	demand := a.demand.steady(now)
-	if a.frozen || !c.hasLeases() || demand < leasable || now < a.NextPoll(c) {
+	if a.frozen || !c.hasLeases() || demand < leasable || a.Leased() == 0 && demand < a.leaseFrom(c, now) || now < a.NextPoll(c) {
 		return false
 	}
 	if a.livesOnCredit(c, now) {

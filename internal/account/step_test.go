@@ -52,7 +52,8 @@ func TestDecide(t *testing.T) {
 	}{
 		{"a lease first", func(s *Account, _ *Conditions) { s.leases[0] = lease{units: 3, end: 9 * sec} }, 3, Verdict{Action: Admit, Source: hybridlimit.SourceLease, Reason: InHand}},
 		{"credit next", func(*Account, *Conditions) {}, 1, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncLazily}},
-		{"half of C makes a sync urgent", func(*Account, *Conditions) {}, 2, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncNow}},
+		{"the last unit of C makes a sync urgent", func(*Account, *Conditions) {}, 4, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncNow}},
+		{"one unit of C left does not", func(*Account, *Conditions) {}, 3, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncLazily}},
 		{"so does K", func(_ *Account, t *Conditions) { t.Every = 1 }, 1, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncNow}},
 		{"beyond credit: ask", func(*Account, *Conditions) {}, 5, Verdict{Action: Ask, Reason: WaitsForRedis, Asks: MoreThanThere, Sync: SyncNow}},
 		{"credit for one is none for two", func(s *Account, _ *Conditions) { s.view.level = 190_000; s.view.sent = 0 }, 2, Verdict{Action: Ask, Reason: WaitsForRedis, Asks: MoreThanThere, Sync: SyncNow}},
@@ -281,10 +282,11 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// A configured K stays K. An adaptive K grows to the key's use in T. In both cases the process syncs at half of the credit at
-// the latest.
+// A configured K stays K. An adaptive K grows to the key's use in T. In both cases a sync is urgent while the credit that is left
+// lasts for as long as the sync may take, here 14 ms, or from half of the credit on.
 func TestFlushAt(t *testing.T) {
-	busy := demand{first: 1, at: 100 * sec, sum: 100_000, sq: 100_000} // per second
+	of := func(perSecond float64) demand { return demand{first: 1, at: 100 * sec, sum: perSecond, sq: perSecond} }
+	busy := of(100_000)
 	for _, tc := range []struct {
 		name     string
 		every    int64
@@ -297,11 +299,19 @@ func TestFlushAt(t *testing.T) {
 		{"adaptive, idle", 1000, true, 1 << 40, demand{}, 1000},
 		{"adaptive, busy: 100 000 a second for 50 ms", 1000, true, 1 << 40, busy, 5000},
 		{"half of the credit", 1000, true, 90, busy, 45},
+		{"the credit of 14 ms", 1000, true, 90, of(1000), 90 - 14 + 1},
+		{"a key with few calls: all of it", 1000, true, 90, of(1), 90},
+		{"two units, few calls", 1000, true, 2, of(1), 2},
+		{"two units, many calls", 1000, true, 2, of(200), 1},
 		{"at least one", 1000, false, 1, busy, 1},
 	} {
 		terms := stepTerms()
 		terms.Every, terms.Adaptive, terms.Credit, terms.Interval = tc.every, tc.adaptive, tc.credit, 50*ms
-		s := Account{demand: tc.demand}
+		s := seen(terms, 1<<40)
+		terms.Bucket.Cap, s.view.cap = s.view.level, s.view.level
+		if s.demand = tc.demand; s.CreditLeft(terms, 100*sec) != tc.credit {
+			t.Errorf("%s: %d units of credit", tc.name, s.CreditLeft(terms, 100*sec))
+		}
 		if got := s.flushAt(terms, 100*sec); got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
 		}
@@ -323,7 +333,7 @@ func TestWithoutLeasesWhileSyncsWait(t *testing.T) {
 		{"there is none", true, 0, 3, false},
 	} {
 		tm := stepTerms()
-		tm.Behind, tm.Credit = tc.behind, tc.credit
+		tm.Behind, tm.Credit, tm.Interval = tc.behind, tc.credit, sec
 		s := seen(tm, 10)
 		s.demand = demand{sum: tc.demand, sq: 0, at: sec, first: -9 * sec}
 		if got := !s.takesLease(tm, sec); got != tc.without {
@@ -331,6 +341,43 @@ func TestWithoutLeasesWhileSyncsWait(t *testing.T) {
 		}
 		if got := !s.worthLease(tm, sec); got != tc.without {
 			t.Errorf("%s: no sync for one %t, want %t", tc.name, got, tc.without)
+		}
+	}
+}
+
+// A key with plenty of units takes leases from the demand on that its credit does not carry while payments are gathered, at most
+// 8 a second. A lease that is there is kept.
+func TestFromWhichDemandLeasesCome(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		interval int64
+		credit   int64
+		level    float64
+		held     int64
+		demand   float64 // per second
+		leases   bool
+	}{
+		{"credit for 31 a second", 50 * ms, 4, 10, 0, 7, false},
+		{"busier", 50 * ms, 4, 10, 0, 9, true},
+		{"credit for 2.6 a second", 750 * ms, 4, 10, 0, 2, false},
+		{"more than that", 750 * ms, 4, 10, 0, 3, true},
+		{"units are scarce", 50 * ms, 4, 4, 0, 3, true},
+		{"it holds units", 50 * ms, 4, 10, 1, 3, true},
+		{"no credit", 50 * ms, 0, 10, 0, 3, true},
+	} {
+		tm := stepTerms()
+		tm.Interval, tm.Credit = tc.interval, tc.credit
+		s := seen(tm, tc.level)
+		s.demand = demand{sum: tc.demand, sq: tc.demand, at: sec, first: -9 * sec}
+		if tc.held > 0 {
+			s.leases[0], s.booked = lease{units: tc.held, end: sec + 900*ms, booked: true}, booking{gen: 1, had: tc.held}
+		}
+		if got := s.takesLease(tm, sec); got != tc.leases {
+			t.Errorf("%s: takes a lease: %t", tc.name, got)
+		}
+		s.owe(1, 0)
+		if got := s.mayPayAlone(tm, nil, sec); got == tc.leases {
+			t.Errorf("%s: pays alone: %t", tc.name, got)
 		}
 	}
 }

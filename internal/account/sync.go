@@ -65,8 +65,11 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 		a.stuckAt = 0 // the waiting calls have left
 		return algo.Op{}, false
 	}
-	if !again && !next && !worth && a.mayAskAlone(c, asks, now) {
+	switch plain := !again && !worth; {
+	case plain && a.mayAskAlone(c, asks, now):
 		return a.askAlone(asks, now), true
+	case plain && a.mayPayAlone(c, asks, now):
+		return a.payAlone(c, now), true
 	}
 	back, window := a.giveBack(surplus, leaving || a.reclaims(c, asks))
 	op = algo.Op{Owed: a.pending, Win: a.window, Asks: asks, Gen: max(a.booked.gen, window), Had: a.booked.had, Back: back}

@@ -108,6 +108,15 @@ func (b *Breaker) Begin() (Call, bool) {
 	return c, true
 }
 
+// RetryNow lets the next Begin of an open breaker be the probe, whatever its time.
+func (b *Breaker) RetryNow() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.State() == breaker.Open {
+		b.retryAt = time.Now()
+	}
+}
+
 // RetryIn returns the time until a Begin may return true: 0 when it may now.
 // While a probe is in flight, it is the time until that probe counts as lost.
 // The probe may end earlier.

@@ -17,36 +17,50 @@ const Span = 1024
 // EpochBits is the number of low bits of an epoch that a word keeps.
 const EpochBits = 34
 
-// idleTicks is the number of epochs without a slow path after which the ticker stops. It equals the validity of a
-// word, so that words survive a shorter pause in traffic.
-const idleTicks = Span
+// A ticker costs about as much of a core as some ten thousand readings of the clock a second. So it starts when
+// busyCalls calls come in less than a tick, and runs for tickFor: then such calls have to start it again.
+const (
+	busyCalls = 32
+	tickFor   = time.Second
+)
 
-// Clock provides monotonic time in ns since New, and an epoch. A word is a value that is valid until an epoch: the
-// packed budget of the fast path, which compares epochs instead of reading a clock. The goroutine that advances the
-// epoch runs only while the slow path is in use. When it stops, all stamped words become void.
+// Clock provides monotonic time in ns since New, and an epoch: the number of ticks since New, plus those that Void
+// added. A word is a value that is valid until an epoch: the packed budget of the fast path.
+//
+// With few calls, each call reads the time. With many calls, or while an exchange with Redis takes longer than a tick,
+// a ticker tells calls the epoch, which costs them less.
 type Clock struct {
 	start time.Time
-	aged  func() // called without locks after each quarter of the epochs that a word can tell apart; may be nil
-	epoch atomic.Uint64
-	rough atomic.Int64 // ns at the last tick
-	used  atomic.Bool  // the slow path has run since the last tick
-	runs  atomic.Bool
-	// ends is the time (ns) at which all words end, because the facts behind them are not known after it.
-	ends     atomic.Int64
-	lateness lateness
+	aged  func() // see Age; may be nil
 
-	mu     sync.Mutex // guards starting and stopping
+	// epoch is the one of the last tick; 0: there is no ticker, so that calls read the time. It is written with mu held.
+	epoch atomic.Uint64
+	added atomic.Uint64 // epochs that Void added; written with mu held
+	rough atomic.Int64  // ns at the last tick
+	// ends is the time (ns) at which all words end, because the facts behind them are not known after it.
+	ends atomic.Int64
+
+	calls  atomic.Uint64 // that read the time
+	called atomic.Int64  // ns; the time at which calls was last divisible by busyCalls
+
+	quarter  uint64 // of the range of epochs: see Age
+	lateness lateness
+	watch    watch
+
+	mu     sync.Mutex // guards the epoch, and starting and stopping of the ticker
 	closed bool
+	rested int64 // ns; the end of the last ticker
 	stop   chan struct{}
 	wg     sync.WaitGroup
 }
 
-// New returns a clock that starts now. It calls aged without locks, after each quarter of the epochs that a word can
-// tell apart. aged may be nil.
+// New returns a clock that starts now. Age calls aged, which may be nil.
 func New(aged func()) *Clock {
 	c := &Clock{start: time.Now(), aged: aged, stop: make(chan struct{})}
-	c.epoch.Store(1) // 0 is the epoch of an empty word
+	c.added.Store(1) // 0 is the epoch of an empty word
+	c.called.Store(-int64(Tick))
 	c.ends.Store(math.MaxInt64)
+	c.watch.open(c)
 	return c
 }
 
@@ -57,46 +71,67 @@ func (c *Clock) Now() int64 { return int64(time.Since(c.start)) }
 func (c *Clock) Time(ns int64) time.Time { return c.start.Add(time.Duration(ns)) }
 
 // Epoch returns the current epoch.
-func (c *Clock) Epoch() uint64 { return c.epoch.Load() }
+func (c *Clock) Epoch() uint64 {
+	if epoch := c.epoch.Load(); epoch > 0 {
+		return epoch
+	}
+	return c.read()
+}
 
-// Rough returns the ns since New at the last tick.
-func (c *Clock) Rough() int64 { return c.rough.Load() }
+// read is Epoch for a call that reads the time.
+func (c *Clock) read() uint64 {
+	now := c.Now()
+	c.expire(now)
+	if c.calls.Add(1)%busyCalls == 0 && now-c.called.Swap(now) < int64(Tick) {
+		c.tick()
+	}
+	return c.at(now)
+}
 
-// EndAll makes Void run at the first tick at or after ns since New.
+// at returns the epoch of a time.
+func (c *Clock) at(now int64) uint64 { return uint64(now/int64(Tick)) + c.added.Load() }
+
+// Rough returns the ns since New at the last tick, or those of now if there is no ticker.
+func (c *Clock) Rough() int64 {
+	if c.epoch.Load() > 0 {
+		return c.rough.Load()
+	}
+	return c.exact()
+}
+
+// exact is Now, so that Rough is inlined.
+//
+//go:noinline
+func (c *Clock) exact() int64 { return c.Now() }
+
+// EndAll makes Void run at ns since New, or at the first tick after it.
 func (c *Clock) EndAll(ns int64) { c.ends.Store(ns) }
+
+// expire voids all words if EndAll says so. It clears the time last: another call that comes meanwhile does the same.
+func (c *Clock) expire(now int64) {
+	if ends := c.ends.Load(); now >= ends {
+		c.Void()
+		c.ends.CompareAndSwap(ends, math.MaxInt64)
+	}
+}
 
 // At returns the ns from New to t.
 func (c *Clock) At(t time.Time) int64 { return int64(t.Sub(c.start)) }
 
-// touch notes that the slow path runs. Call it before stamping anything.
-func (c *Clock) touch() {
-	if !c.used.Load() {
-		c.used.Store(true)
-	}
-	if c.runs.Load() {
-		return
-	}
+// Void ends all words that were stamped before, so that the next call for each key of the hub takes the slow path.
+func (c *Clock) Void() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.runs.Load() && !c.closed {
-		c.runs.Store(true)
-		c.rough.Store(c.Now())
-		c.lateness.reset()
-		asked := make(chan struct{}, 1)
-		c.wg.Add(2)
-		go c.run(asked)
-		go c.stand(asked)
+	c.added.Add(Span + 1)
+	if epoch := c.epoch.Load(); epoch > 0 {
+		c.epoch.Store(epoch + Span + 1)
 	}
 }
 
-// Void ends all words that were stamped before, so that the next call for each key of the hub takes the slow path.
-func (c *Clock) Void() { c.epoch.Add(Span + 1) }
-
-// Stamp returns the epoch and the time of an event, and keeps the ticker running. It reads the epoch first, because
-// the validity of a word is counted from that epoch. Void moves the epoch, and so does the ticker when it stops.
+// Stamp returns the epoch and the time of an event. It reads the epoch first, because the validity of a word is counted
+// from that epoch.
 func (c *Clock) Stamp() (epoch uint64, now int64) {
-	epoch = c.epoch.Load()
-	c.touch()
+	epoch = c.Epoch()
 	return epoch, c.Now()
 }
 
@@ -106,66 +141,76 @@ func GoodUntil(epoch uint64, now, until int64) uint64 {
 	return epoch + uint64(max(0, min((until-now)/int64(Tick), Span)))
 }
 
-// Late returns the delay with which this process runs due work, because it waits for a core. A measured wait may be
-// too long by up to this delay.
-func (c *Clock) Late() time.Duration {
-	if !c.runs.Load() {
-		return 0
+// Age calls aged once for each quarter of the epochs that a word can tell apart: eight months of ticks. A word that is
+// not used for half of them would become valid again, so aged takes back all words. Call Age without locks, more often
+// than that, from one goroutine.
+func (c *Clock) Age() {
+	quarter := c.Epoch() >> (EpochBits - 2)
+	if quarter != c.quarter && c.aged != nil {
+		c.quarter = quarter
+		c.aged()
 	}
-	return c.lateness.late(c.Now(), c.rough.Load())
 }
 
+// tick starts the ticker.
+func (c *Clock) tick() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.epoch.Load() > 0 {
+		return
+	}
+	now := c.Now()
+	if now-c.rested > int64(tickFor) {
+		c.lateness.reset()
+	}
+	c.rough.Store(now)
+	c.epoch.Store(c.at(now))
+	asked := make(chan struct{}, 1)
+	c.wg.Add(2)
+	go c.run(asked)
+	go c.stand(asked)
+}
+
+// run is the ticker. Its ticks are at multiples of Tick since New, so that the epoch changes when the time says so.
 func (c *Clock) run(asked chan<- struct{}) {
 	defer c.wg.Done()
 	defer close(asked)
-	t := time.NewTicker(Tick)
-	defer t.Stop()
-	at, aged := c.rough.Load()/int64(Tick), c.epoch.Load()
-	for idle := 0; ; {
+	began := c.Now()
+	due := began - began%int64(Tick) + int64(Tick)
+	timer := time.NewTimer(time.Duration(due - began))
+	defer timer.Stop()
+	for {
 		select {
-		case <-t.C:
+		case <-timer.C:
 		case <-c.stop:
 			return
 		}
 		now := c.Now()
-		most(&c.lateness.timer, now-c.rough.Swap(now)-int64(Tick))
+		c.rough.Store(now)
+		most(&c.lateness.timer, now-due)
 		select {
 		case asked <- struct{}{}:
 		default: // stand still waits
 		}
-		// A late ticker drops ticks. The epochs are counted by the time, so they include dropped ticks.
-		passed := max(1, now/int64(Tick)-at)
-		at += passed
-		epoch := c.epoch.Add(uint64(passed))
-		if ends := c.ends.Load(); now >= ends {
-			c.ends.CompareAndSwap(ends, math.MaxInt64)
-			c.Void()
-		}
-		if (epoch^aged)>>(EpochBits-2) != 0 && c.aged != nil {
-			aged = epoch
-			c.aged()
-		}
-		if c.used.Swap(false) {
-			idle = 0
-			continue
-		}
-		if idle++; idle >= idleTicks && c.park() {
+		c.mu.Lock()
+		c.epoch.Store(c.at(now)) // ticks that a late ticker dropped count too
+		c.mu.Unlock()
+		c.expire(now)
+		if now-began >= int64(tickFor) && !c.watch.busy() {
+			c.rest()
 			return
 		}
+		due = now - now%int64(Tick) + int64(Tick)
+		timer.Reset(time.Duration(due - now))
 	}
 }
 
-// park stops the ticker, unless the slow path was used meanwhile.
-func (c *Clock) park() bool {
+// rest ends the ticker. From now on calls read the time.
+func (c *Clock) rest() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.runs.Store(false)
-	if c.used.Load() { // touch sets used before it reads runs
-		c.runs.Store(true)
-		return false
-	}
-	c.Void()
-	return true
+	c.epoch.Store(0)
+	c.rested = c.Now()
+	c.mu.Unlock()
 }
 
 // Close ends the clock's goroutines and voids all words.
@@ -176,6 +221,8 @@ func (c *Clock) Close() {
 		close(c.stop)
 	}
 	c.mu.Unlock()
+	c.watch.close()
 	c.wg.Wait()
+	c.rest()
 	c.Void()
 }

@@ -2,6 +2,7 @@ package clock
 
 import (
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -49,4 +50,88 @@ func (c *Clock) stand(asked <-chan struct{}) {
 		most(&c.lateness.queue, c.Now()-from)
 		c.lateness.since.Store(0)
 	}
+}
+
+// watch lets the ticker run while an exchange with Redis takes longer than a tick. Only then does it matter whether
+// Redis is slow or this process.
+type watch struct {
+	clock *Clock
+	timer *time.Timer
+
+	mu       sync.Mutex // guards the fields below
+	inFlight int
+	began    int64 // ns; the time at which inFlight was last 0
+	closed   bool
+}
+
+func (w *watch) open(c *Clock) {
+	w.clock = c
+	w.timer = time.AfterFunc(time.Hour, w.fire)
+	w.timer.Stop()
+}
+
+// Begin says that an exchange with Redis begins. End must follow.
+func (c *Clock) Begin() {
+	w := &c.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.inFlight++; w.inFlight == 1 && !w.closed {
+		w.began = c.Now()
+		w.timer.Reset(Tick)
+	}
+}
+
+// End says that an exchange has ended.
+func (c *Clock) End() {
+	w := &c.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.inFlight--; w.inFlight == 0 {
+		w.timer.Stop()
+	}
+}
+
+// fire runs a tick after the first of the exchanges that run has begun.
+func (w *watch) fire() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.inFlight == 0 || w.closed {
+		return
+	}
+	w.clock.tick()
+	most(&w.clock.lateness.timer, w.clock.Now()-w.began-int64(Tick))
+}
+
+// busy reports whether an exchange runs.
+func (w *watch) busy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.inFlight > 0
+}
+
+// late returns the delay of the timer of an exchange that should have fired; 0: there is none.
+func (w *watch) late(now int64) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.inFlight == 0 {
+		return 0
+	}
+	return time.Duration(max(0, now-w.began-int64(Tick)))
+}
+
+func (w *watch) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	w.timer.Stop()
+}
+
+// Late returns the delay with which this process runs due work, because it waits for a core. A measured wait may be
+// too long by up to this delay. It is measured during exchanges with Redis that take longer than a tick, and while
+// there are many calls.
+func (c *Clock) Late() time.Duration {
+	if c.epoch.Load() == 0 {
+		return c.watch.late(c.Now())
+	}
+	return c.lateness.late(c.Now(), c.rough.Load())
 }

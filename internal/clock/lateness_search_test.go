@@ -17,7 +17,8 @@ import (
 func TestAnswersLieUnread(t *testing.T) {
 	c := New(nil)
 	defer c.Close()
-	c.Stamp()
+	c.Begin()
+	defer c.End()
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for range 12 * runtime.GOMAXPROCS(0) { // each runs for 10 ms at a time
