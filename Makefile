@@ -40,7 +40,7 @@ lab-calls: ## the part of lab about calls in flight, about three minutes: docs/l
 	@cd bench/accuracy && go test -run '^TestLabCalls$$' -count=1 -timeout 1h -lab -revision "$$(git describe --always --dirty --exclude '*')"
 
 .PHONY: bench-redis
-bench-redis: ## what it costs Redis, and many keys a process: bench/REDIS.md, about six minutes; fails if a figure that must be reached is not
+bench-redis: ## what it costs Redis, and many keys a process: bench/REDIS.md, about ten minutes; fails if a figure that must be reached is not
 	@cd bench && go run ./redis -write REDIS.md
 
 .PHONY: bench-rls

@@ -10,12 +10,17 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 )
 
-// fleetSize is the size of the measurement of fleets: processes that use the
-// same keys, each of which gets few calls.
+// fleetSize is a load of a fleet: processes that use the same keys.
 type fleetSize struct {
+	name          string
+	kinds         []kind
+	limit         hybridlimit.Limit // of each key
+	zipf          bool              // keys are drawn by Zipf's law, not uniformly
+	two           bool              // each call has a second limit, on its tenant: see tenants
 	members, keys int
 	perSecond     int           // calls of all members together
 	lasts, settle time.Duration // of the calls of a turn, and after the last of them
@@ -28,6 +33,22 @@ type fewCalls struct {
 	p50, p99               float64 // ns of a call, of all members
 	denied, fails, without float64 // shares; without: decided without Redis
 	calls                  float64 // in the turn
+}
+
+// fleetTable has the figures of all limiters under a load.
+type fleetTable struct {
+	size fleetSize
+	rows []*fleetRow
+}
+
+// row returns the figures of a limiter; nil: there are none.
+func (t *fleetTable) row(name string) *fleetRow {
+	for _, row := range t.rows {
+		if row.name == name {
+			return row
+		}
+	}
+	return nil
 }
 
 // fleetRow has the figures of a fleet.
@@ -54,7 +75,7 @@ func fleets(ctx context.Context, rounds int, size fleetSize) ([]*fleetRow, error
 			f.close()
 		}
 	}()
-	for _, k := range fleetKinds {
+	for _, k := range size.kinds {
 		srv, err := startServer()
 		if err != nil {
 			return nil, err
@@ -112,7 +133,7 @@ func (f *fleet) open(ctx context.Context, size fleetSize) error {
 			return err
 		}
 		f.members = append(f.members, p)
-		if err := p.Send(membership{f.row.name, f.srv.addr, i, size.members, size.keys}); err != nil {
+		if err := p.Send(membership{f.row.name, f.srv.addr, i, size.members, size.keys, size.limit, size.zipf, size.two}); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit"
 )
 
 // TestMemberEndsWithItsParent checks that the process of a member ends when its
@@ -23,7 +25,7 @@ func TestMemberEndsWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	var a turned
-	if err := p.Send(membership{Kind: "redis_rate", Addr: srv.addr, Of: 1, Keys: 10}); err != nil {
+	if err := p.Send(membership{Kind: "redis_rate", Addr: srv.addr, Of: 1, Keys: 10, Limit: hybridlimit.PerMinute(100)}); err != nil {
 		t.Error(err)
 	}
 	if err := p.Receive(&a); err != nil || a.Err != "" {
@@ -65,7 +67,7 @@ func TestMemberMain(t *testing.T) {
 		toMember.Close()
 		return answers, <-ended
 	}
-	alone := membership{Kind: "redis_rate", Addr: srv.addr, Of: 1, Keys: 10}
+	alone := membership{Kind: "redis_rate", Addr: srv.addr, Of: 1, Keys: 10, Limit: hybridlimit.PerMinute(100)}
 	turn := order{Turn: 3, PerSecond: 500, Lasts: 50 * time.Millisecond}
 	answers, err := member(alone, turn, turn)
 	if err != nil || len(answers) != 3 || answers[0].Calls != 0 || answers[1].Calls < 1 || answers[1].Calls != answers[2].Calls {
@@ -77,7 +79,7 @@ func TestMemberMain(t *testing.T) {
 	if more, err := member(other, turn); err != nil || len(more) != 2 || len(answers) == 3 && more[1].Calls == answers[1].Calls && more[1].Sent == answers[1].Sent {
 		t.Errorf("another member does the same: %+v, %v", more, err)
 	}
-	if answers, err := member(membership{Kind: "nobody"}); err != nil || len(answers) != 1 || !strings.Contains(answers[0].Err, "nobody") {
+	if answers, err := member(membership{Kind: "nobody", Limit: hybridlimit.PerMinute(100)}); err != nil || len(answers) != 1 || !strings.Contains(answers[0].Err, "nobody") {
 		t.Errorf("an unknown limiter: %+v, %v", answers, err)
 	}
 	if _, err := member("no membership"); err == nil {

@@ -1,9 +1,9 @@
 // Redis measures the cost of hybridlimit for a Redis, and for a process that holds many keys. It
 // starts its own redis-server.
 //
-//	make bench-redis                              all of it, into bench/REDIS.md: about six minutes
+//	make bench-redis                              all of it, into bench/REDIS.md: about ten minutes
 //	cd bench && go run ./redis                    prints the same
-//	cd bench && go run ./redis -short -only decisions,fleets   two sections, shorter: half a minute
+//	cd bench && go run ./redis -short -only decisions,fleets   two sections, shorter
 //	cd bench && go run ./redis -dump > old.lua    saves the script of batches
 //	cd bench && go run ./redis -against old.lua   compares a changed script with it
 //
@@ -25,6 +25,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/zeromicro/go-zero/core/logx"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/benchkit"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -40,7 +41,8 @@ type scale struct {
 	beats                              time.Duration // for which the messages of an idle hub are counted
 	churnKeys, churnEach, churnOnRedis int
 	survivalKeys, survivalCalls        int
-	fleet                              fleetSize
+	fleets                             []fleetSize
+	fleetRounds                        int
 }
 
 var whole = scale{
@@ -48,7 +50,31 @@ var whole = scale{
 	idleKeys: 100_000, settle: 12 * time.Second, beats: 5 * time.Second,
 	churnKeys: 1_000_000, churnEach: 200_000, churnOnRedis: 40_000,
 	survivalKeys: 100_000, survivalCalls: 20_000,
-	fleet: fleetSize{members: 10, keys: 50_000, perSecond: 2500, lasts: 3 * time.Second, settle: 1500 * time.Millisecond},
+	fleets: fleetLoads(1), fleetRounds: 5,
+}
+
+// fleetLoads returns the loads of fleets, or a part of them: keys, calls and times divided.
+func fleetLoads(part int) []fleetSize {
+	services := kindsOf("hybrid", "global", "redis_rate")
+	second := func(s float64) time.Duration { return time.Duration(s*float64(time.Second)) / time.Duration(part) }
+	service := fleetSize{members: 3, keys: 10_000 / part, limit: hybridlimit.PerSecond(100), kinds: services, perSecond: 2000 / part, lasts: second(2), settle: second(0.5)}
+	with := func(name string, change func(*fleetSize)) fleetSize {
+		load := service
+		load.name = name
+		change(&load)
+		return load
+	}
+	return []fleetSize{
+		with("2000 calls a second", func(l *fleetSize) { l.kinds = modeKinds }),
+		with("500 calls a second", func(l *fleetSize) { l.perSecond, l.lasts = 500/part, second(3) }),
+		with("20 000 calls a second", func(l *fleetSize) { l.perSecond, l.lasts = 20_000/part, second(1) }),
+		with("Zipf", func(l *fleetSize) { l.zipf = true }),
+		with("two limits", func(l *fleetSize) { l.two = true }),
+		{
+			name: "few calls", kinds: services, members: 10, keys: 50_000 / part, limit: hybridlimit.PerMinute(100), perSecond: 2500 / part,
+			lasts: second(3), settle: second(1.5),
+		},
+	}
 }
 
 // short is a scale for a look during development. Its fleets make fewer calls, so
@@ -58,7 +84,7 @@ var short = scale{
 	idleKeys: 10_000, settle: 3 * time.Second, beats: 2 * time.Second,
 	churnKeys: 100_000, churnEach: 20_000, churnOnRedis: 5000,
 	survivalKeys: 10_000, survivalCalls: 2000,
-	fleet: fleetSize{members: 10, keys: 50_000, perSecond: 1500, lasts: time.Second, settle: 500 * time.Millisecond},
+	fleets: fleetLoads(2), fleetRounds: 2,
 }
 
 // results has the figures of the page. Those of sections that were not measured
@@ -72,7 +98,7 @@ type results struct {
 	decisions []*decisionRow
 	survival  []survivalRow
 	churn     []churnRow
-	fleets    []*fleetRow
+	fleets    []*fleetTable
 }
 
 // options are the flags.
@@ -90,6 +116,7 @@ func main() {
 	brief := flag.Bool("short", false, "measure less, for a look")
 	only := flag.String("only", "", "measure only these `sections`, separated by commas: "+strings.Join(sectionNames(), ", "))
 	rounds := flag.Int("rounds", 0, fmt.Sprintf("number of interleaved rounds; 0: %d, with -short %d", whole.rounds, short.rounds))
+	load := flag.String("load", "", "of the section fleets, measure only loads with this `text` in their names")
 	flag.Parse()
 	if *dump {
 		fmt.Print(lua.Batch.Source)
@@ -100,8 +127,9 @@ func main() {
 		o.size = short
 	}
 	if *rounds > 0 {
-		o.size.rounds = *rounds
+		o.size.rounds, o.size.fleetRounds = *rounds, *rounds
 	}
+	o.size.fleets = slices.DeleteFunc(slices.Clone(o.size.fleets), func(f fleetSize) bool { return !strings.Contains(f.name, *load) })
 	if *only != "" {
 		o.only = strings.Split(*only, ",")
 	}
@@ -173,8 +201,14 @@ var sections = []struct {
 		return err
 	}},
 	{"fleets", func(r *results, ctx context.Context, _ *server) (err error) {
-		r.fleets, err = fleets(ctx, r.scale.rounds, r.scale.fleet)
-		return err
+		for _, load := range r.scale.fleets {
+			rows, err := fleets(ctx, r.scale.fleetRounds, load)
+			if err != nil {
+				return fmt.Errorf("%s: %w", load.name, err)
+			}
+			r.fleets = append(r.fleets, &fleetTable{load, rows})
+		}
+		return nil
 	}},
 	{"survival", func(r *results, ctx context.Context, _ *server) (err error) {
 		r.survival, err = survival(ctx, r.scale.rounds, r.scale.survivalKeys, r.scale.survivalCalls)

@@ -28,6 +28,9 @@ type membership struct {
 	Number int    // from 0
 	Of     int    // members
 	Keys   int
+	Limit  hybridlimit.Limit
+	Zipf   bool
+	Two    bool
 }
 
 // order is one turn of a member. Each order and each answer is a line of JSON.
@@ -47,13 +50,6 @@ type turned struct {
 	Took                     []byte        // histogram of the ns of a call, encoded
 	Err                      string
 }
-
-// fleetKinds are the limiters that fleets are made of. The first has to be as
-// cheap as the last.
-var fleetKinds = []kind{{"hybrid", newMember}, {"global", newGlobal}, {"redis_rate", newRedisRate}}
-
-// fleetLimit is the limit of each key of a fleet.
-var fleetLimit = hybridlimit.PerMinute(100)
 
 // member is one process of a fleet.
 type member struct {
@@ -146,12 +142,12 @@ func join(ctx context.Context, place membership) (*member, error) {
 	for i := range m.names {
 		m.names[i] = fmt.Sprintf("customer-%08d", i)
 	}
-	for _, k := range fleetKinds {
+	for _, k := range modeKinds {
 		if k.name != place.Kind {
 			continue
 		}
 		var err error
-		if m.target, err = k.make(ctx, reach(place.Addr), m.wire, fleetLimit); err != nil || m.stats == nil {
+		if m.target, err = k.make(ctx, reach(place.Addr), m.wire, place.Limit); err != nil || m.stats == nil {
 			return m, err
 		}
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -180,13 +176,18 @@ func (m *member) turn(ctx context.Context, o order) (r turned, err error) {
 	var mu sync.Mutex // guards r and took
 	took := newHistogram()
 	rng := rand.New(rand.NewPCG(o.Turn, uint64(m.Number)))
+	draw := func() int { return rng.IntN(len(m.names)) }
+	if m.Zipf {
+		zipf := rand.NewZipf(rng, zipfSkew, 1, uint64(len(m.names)-1))
+		draw = func() int { return int(zipf.Uint64()) }
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var calls sync.WaitGroup
 	begin := time.Now()
 	for at := time.Duration(0); ; {
 		at += time.Duration(rng.ExpFloat64() / o.PerSecond * float64(time.Second))
-		key := m.names[rng.IntN(len(m.names))]
+		key := draw()
 		last := at >= o.Lasts
 		if last {
 			at = o.Lasts
@@ -202,7 +203,7 @@ func (m *member) turn(ctx context.Context, o order) (r turned, err error) {
 		}
 		calls.Go(func() {
 			from := time.Now()
-			allowed, err := m.allow(ctx, key)
+			allowed, err := m.call(ctx, key)
 			took1 := time.Since(from)
 			mu.Lock()
 			defer mu.Unlock()
@@ -231,6 +232,17 @@ func (m *member) turn(ctx context.Context, o order) (r turned, err error) {
 	r.Messages, r.Sent, r.Received = went.messages, went.sent, went.received
 	r.Took, err = took.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 	return r, err
+}
+
+// tenants is the number of tenants, to which the keys belong in turn. The limit of each is tenantFactor times that of a key.
+const tenants, tenantFactor = 100, 100
+
+// call makes a call for a key, and for its tenant if calls have two limits.
+func (m *member) call(ctx context.Context, key int) (allowed bool, err error) {
+	if !m.Two {
+		return m.allow(ctx, m.names[key])
+	}
+	return m.both(ctx, m.names[key], m.names[key%tenants])
 }
 
 // alone returns the number of decisions without Redis so far.

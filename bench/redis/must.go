@@ -103,27 +103,60 @@ func (r *results) fleetMusts() []must {
 	if len(r.fleets) == 0 {
 		return nil
 	}
-	ours, rival := r.fleets[0], r.fleets[len(r.fleets)-1]
-	cpu, p50 := func(c fewCalls) float64 { return c.cpu }, func(c fewCalls) float64 { return c.p50 }
 	astray := 0.0
-	for _, f := range r.fleets {
-		astray = max(astray, f.cost.median(func(c fewCalls) float64 { return c.fails + c.without }))
+	for _, t := range r.fleets {
+		for _, f := range t.rows {
+			astray = max(astray, f.cost.median(func(c fewCalls) float64 { return c.fails + c.without }))
+		}
 	}
-	return []must{
-		{
-			// Otherwise the costs are not those of decisions that Redis made.
-			what: "many keys, few calls: errors and decisions without Redis, the largest share of a limiter", want: "≤ 0.01", bound: atMost(0.01),
-			got: astray,
-		},
-		{
-			what: fmt.Sprintf("many keys, few calls: Redis CPU of a decision: %s / %s", ours.name, rival.name), want: "≤ 1", bound: atMost(1),
-			got: ours.cost.median(cpu) / rival.cost.median(cpu),
-		},
-		{
-			what: fmt.Sprintf("many keys, few calls: p50 of a call: %s / %s", ours.name, rival.name), want: "≤ 1.3", bound: atMost(1.3),
-			got: ours.cost.median(p50) / rival.cost.median(p50),
-		},
+	all := []must{{
+		// Otherwise the costs are not those of decisions that Redis made.
+		what: "fleets: errors and decisions without Redis, the largest share of a limiter", want: "≤ 0.01", bound: atMost(0.01),
+		got: astray,
+	}}
+	for _, m := range fleetBounds {
+		for _, t := range r.fleets {
+			ours, rival := t.row(m.limiter), t.row("redis_rate")
+			if t.size.name != m.load || ours == nil || rival == nil {
+				continue
+			}
+			got, what := ours.cost.median(m.of), fmt.Sprintf("fleets, %s: %s: %s", m.load, m.what, m.limiter)
+			if !m.absolute {
+				got, what = got/rival.cost.median(m.of), what+" / redis_rate"
+			}
+			all = append(all, must{what: what, want: fmt.Sprintf("≤ %g", m.bound), bound: atMost(m.bound), got: got})
+		}
 	}
+	return all
+}
+
+// fleetBounds are the required figures of fleets, most of them as ratios to redis_rate.
+var fleetBounds = func() []fleetBound {
+	cpu, p50 := func(c fewCalls) float64 { return c.cpu }, func(c fewCalls) float64 { return c.p50 }
+	messages := func(c fewCalls) float64 { return c.messages }
+	return []fleetBound{
+		{"2000 calls a second", "hybrid", "Redis CPU of a call", cpu, 0.5, false},
+		{"2000 calls a second", "hybrid", "messages of a call", messages, 0.2, true},
+		{"2000 calls a second", "hybrid", "p50 of a call", p50, 0.2, false},
+		{"2000 calls a second", "hybrid, deferred", "Redis CPU of a call", cpu, 0.4, false},
+		{"2000 calls a second", "hybrid, strict", "Redis CPU of a call", cpu, 1, false},
+		{"500 calls a second", "hybrid", "Redis CPU of a call", cpu, 0.9, false},
+		{"20 000 calls a second", "hybrid", "Redis CPU of a call", cpu, 0.4, false},
+		{"Zipf", "hybrid", "Redis CPU of a call", cpu, 0.5, false},
+		{"two limits", "hybrid", "Redis CPU of a call", cpu, 0.6, false},
+		{"two limits", "global", "Redis CPU of a call", cpu, 0.8, false},
+		{"two limits", "global", "p50 of a call", p50, 1.1, false},
+		{"few calls", "hybrid", "Redis CPU of a call", cpu, 1, false},
+		{"few calls", "hybrid", "p50 of a call", p50, 1.3, false},
+	}
+}()
+
+// fleetBound is a required figure of a fleet.
+type fleetBound struct {
+	load, limiter, what string
+	of                  func(fewCalls) float64
+	bound               float64
+	absolute            bool // not a ratio
 }
 
 // decision returns the row of a limiter on the hot key, which is its first row.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
@@ -17,7 +19,11 @@ func (r *results) page() string {
 		m.cpu, m.system, runtime.Version(), m.redis, m.malloc, m.loadBefore, m.loadAfter, strings.Join(m.versions, ", "))
 	fmt.Fprintf(&b, "Figures are medians of %d interleaved rounds unless stated otherwise.\n\n", r.scale.rounds)
 	b.WriteString("| requirement | bound | measured | |\n|---|---|--:|---|\n")
-	for _, m := range r.musts() {
+	musts := r.musts()
+	slices.SortStableFunc(musts, func(a, b must) int { // first where the bound is missed
+		return cmp.Compare(btoi(a.reached()), btoi(b.reached()))
+	})
+	for _, m := range musts {
 		verdict := "reached"
 		if !m.reached() {
 			verdict = "**missed**"
@@ -44,6 +50,13 @@ func (r *results) page() string {
 	}
 	r.survivalPage(&b)
 	return b.String()
+}
+
+func btoi(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 func (r *results) costPage(b *strings.Builder) {
@@ -102,12 +115,26 @@ func (r *results) singlePage(b *strings.Builder) {
 }
 
 func (r *results) fleetPage(b *strings.Builder) {
-	f := r.scale.fleet
-	b.WriteString("\n## Many keys, few calls\n\n")
-	fmt.Fprintf(b, "%d processes share %s keys, each with a limit of %d in %v. Together they make %s calls a second, at random times and uniformly over the keys. Each kind of limiter has its own processes and its own Redis. A turn has %v of calls and %v of rest, in which debts are paid and states expire. Its costs are those of both, with heartbeats and new connections. From the CPU time of Redis (user and system, by `INFO cpu`) that of the same Redis before there were processes is subtracted. *In the script* is `usec` of `INFO commandstats`. The CPU of the processes includes the load generator. p50 and p99 are those of the calls of all processes in a turn. *Without Redis* is the share of decisions by the fallback.\n\n",
-		f.members, thousands(int64(f.keys)), fleetLimit.Rate, fleetLimit.Period, thousands(int64(f.perSecond)), f.lasts, f.settle)
-	b.WriteString("| limiter | Redis CPU, µs/decision | in the script | messages/decision | bytes to and from Redis | CPU of the processes, µs | p50 | p99 | denied | errors | without Redis |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
-	for _, row := range r.fleets {
+	b.WriteString("\n## Services\n\n")
+	b.WriteString("The processes of a fleet share keys, and make calls at random times. Each kind of limiter has its own processes and its own Redis. A turn has some seconds of calls, and then a rest, in which debts are paid and states expire. Its costs are those of both, with heartbeats and new connections. From the CPU time of Redis (user and system, by `INFO cpu`) that of the same Redis before there were processes is subtracted. *In the script* is `usec` of `INFO commandstats`. The CPU of the processes includes the load generator. p50 and p99 are those of the calls of all processes in a turn. *Without Redis* is the share of decisions by the fallback. With two limits, redis_rate is called twice.\n")
+	for _, t := range r.fleets {
+		t.page(b)
+	}
+}
+
+func (t *fleetTable) page(b *strings.Builder) {
+	f := t.size
+	drawn, more := "drawn uniformly", ""
+	if f.zipf {
+		drawn = fmt.Sprintf("drawn by Zipf's law (s = %.1f)", zipfSkew)
+	}
+	if f.two {
+		more = fmt.Sprintf(" Each call is also under a limit of its tenant, of which there are %d, with %d times the rate.", tenants, tenantFactor)
+	}
+	fmt.Fprintf(b, "\n### %s\n\n%d processes, %s keys, %s, each with a limit of %d in %v; %s calls a second for %v, then %v of rest.%s\n\n", strings.ToUpper(f.name[:1])+f.name[1:],
+		f.members, thousands(int64(f.keys)), drawn, f.limit.Rate, f.limit.Period, thousands(int64(f.perSecond)), f.lasts, f.settle, more)
+	b.WriteString("| limiter | Redis CPU, µs/call | in the script | messages/call | bytes to and from Redis | CPU of the processes, µs | p50 | p99 | denied | errors | without Redis |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	for _, row := range t.rows {
 		m := row.cost.median
 		fmt.Fprintf(b, "| %s | %.1f | %.1f | %s | %.0f | %.0f | %s | %s | %.1f %% | %.1f %% | %.1f %% |\n", row.name,
 			m(func(c fewCalls) float64 { return c.cpu }), m(func(c fewCalls) float64 { return c.script }),

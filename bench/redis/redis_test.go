@@ -28,7 +28,11 @@ var tiny = scale{
 	idleKeys: 500, settle: 100 * time.Millisecond, beats: time.Second,
 	churnKeys: 2048, churnEach: 500, churnOnRedis: 200,
 	survivalKeys: 1000, survivalCalls: 400,
-	fleet: fleetSize{members: 2, keys: 300, perSecond: 300, lasts: 200 * time.Millisecond, settle: 100 * time.Millisecond},
+	fleetRounds: 2,
+	fleets: []fleetSize{
+		{name: "few calls", kinds: kindsOf("hybrid", "global", "redis_rate"), limit: hybridlimit.PerMinute(100), members: 2, keys: 300, perSecond: 300, lasts: 200 * time.Millisecond, settle: 100 * time.Millisecond},
+		{name: "two limits", kinds: modeKinds, limit: hybridlimit.PerSecond(100), zipf: true, two: true, members: 2, keys: 300, perSecond: 300, lasts: 200 * time.Millisecond, settle: 100 * time.Millisecond},
+	},
 }
 
 func testServer(t *testing.T) *server {
@@ -70,7 +74,15 @@ func TestMeasurement(t *testing.T) {
 	}
 	checkCosts(t, r.costs)
 	checkDecisions(t, r.decisions)
-	checkFleets(t, r.fleets)
+	if len(r.fleets) != len(tiny.fleets) {
+		t.Fatalf("%d loads of fleets", len(r.fleets))
+	}
+	for i, f := range r.fleets {
+		if len(f.rows) != len(tiny.fleets[i].kinds) {
+			t.Fatalf("%s: %d fleets", f.size.name, len(f.rows))
+		}
+		checkFleets(t, f)
+	}
 	if r.idle.keys != tiny.idleKeys || len(r.idle.with) != tiny.rounds || len(r.idle.without) != tiny.rounds {
 		t.Errorf("idle: %+v", r.idle)
 	}
@@ -89,7 +101,7 @@ func TestMeasurement(t *testing.T) {
 		t.Errorf("survival: %+v", r.survival)
 	}
 	page := r.page()
-	for _, want := range []string{"# The cost for Redis", "## A synced op", "## A decision", "## Many keys, few calls", "`SCRIPT FLUSH`", "## Idle", "## Heartbeats", "## Many keys\n", "| **64** |", "go-zero TokenLimiter"} {
+	for _, want := range []string{"# The cost for Redis", "## A synced op", "## A decision", "## Services", "`SCRIPT FLUSH`", "## Idle", "## Heartbeats", "## Many keys\n", "| **64** |", "go-zero TokenLimiter"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
@@ -97,8 +109,8 @@ func TestMeasurement(t *testing.T) {
 	if strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
 		t.Errorf("the page has NaN or Inf:\n%s", page)
 	}
-	if got := len(r.musts()); got != 17 {
-		t.Errorf("%d required figures, want 17", got)
+	if got := len(r.musts()); got != 20 {
+		t.Errorf("%d required figures, want 20", got)
 	}
 }
 
@@ -157,11 +169,9 @@ func checkDecisions(t *testing.T, rows []*decisionRow) {
 	}
 }
 
-func checkFleets(t *testing.T, rows []*fleetRow) {
+func checkFleets(t *testing.T, f *fleetTable) {
 	t.Helper()
-	if len(rows) != len(fleetKinds) {
-		t.Fatalf("%d fleets", len(rows))
-	}
+	rows := f.rows
 	for _, row := range rows {
 		if len(row.cost) != tiny.rounds {
 			t.Fatalf("%s: %d rounds", row.name, len(row.cost))
@@ -170,7 +180,11 @@ func checkFleets(t *testing.T, rows []*fleetRow) {
 			if c.calls < 1 || c.calls != rows[0].cost[i].calls {
 				t.Errorf("%s, round %d: %v calls, and %s has %v", row.name, i, c.calls, rows[0].name, rows[0].cost[i].calls)
 			}
-			if row.name == "redis_rate" && (c.messages+c.fails < 1 || c.bytes < 100*(1-c.fails) || c.script <= 0) {
+			least := 1.0
+			if f.size.two {
+				least = 2
+			}
+			if row.name == "redis_rate" && (c.messages+least*c.fails < least || c.bytes < 100*least*(1-c.fails) || c.script <= 0) {
 				t.Errorf("%s, round %d: not every decision asked Redis: %+v", row.name, i, c)
 			}
 			// So small a fleet has credit, and hybrid may send nothing in such a short time.
@@ -289,11 +303,7 @@ func TestMissed(t *testing.T) {
 					single: series[oneCaller]{{p50: 100}},
 				},
 			},
-			fleets: []*fleetRow{
-				{name: "hybrid", cost: series[fewCalls]{{cpu: 10, p50: 130, fails: 0.005, without: 0.005}}},
-				{name: "global", cost: series[fewCalls]{{cpu: 100, p50: 1000}}},
-				{name: "redis_rate", cost: series[fewCalls]{{cpu: 10, p50: 100}}},
-			},
+			fleets:   boundFleets(),
 			churn:    []churnRow{{cost: series[insertion]{{process: 100}}}, {cost: series[insertion]{{process: 350}}}},
 			survival: []survivalRow{{missed: series[float64]{0.1}}, {missed: series[float64]{0.1}}},
 		}
@@ -314,9 +324,7 @@ func TestMissed(t *testing.T) {
 		"one caller":                  func(r *results) { r.decisions[3].single[0].p50 = 111 },
 		"allocations":                 func(r *results) { r.decisions[3].single[0].mallocs = 13 },
 		"Redis: a decision of global": func(r *results) { r.decisions[3].cost[0].sent = 151 },
-		"few calls: Redis CPU":        func(r *results) { r.fleets[0].cost[0].cpu = 10.1 },
-		"few calls: p50":              func(r *results) { r.fleets[0].cost[0].p50 = 131 },
-		"few calls: errors":           func(r *results) { r.fleets[1].cost[0].fails = 0.011 },
+		"fleets: errors":              func(r *results) { r.fleets[0].row("redis_rate").cost[0].fails = 0.011 },
 		"CPU of an insertion":         func(r *results) { r.churn[1].cost[0].process = 351 },
 	} {
 		r := made(change)
@@ -327,10 +335,54 @@ func TestMissed(t *testing.T) {
 			t.Errorf("%s: the page has\n%s", name, page)
 		}
 	}
-	none := made(func(r *results) { r.fleets[0].cost, r.fleets[2].cost = nil, nil })
-	if err := none.missed(); err == nil || strings.Count(err.Error(), "few calls") != 2 {
-		t.Errorf("a fleet without figures: %v", err)
+	for _, m := range fleetBounds {
+		for _, what := range []string{"too much", "nothing"} {
+			if what == "nothing" && m.absolute {
+				continue
+			}
+			r := made(func(r *results) {
+				for _, f := range r.fleets {
+					if f.size.name != m.load {
+						continue
+					}
+					if what == "nothing" {
+						f.row("redis_rate").cost, f.row(m.limiter).cost = nil, nil
+						continue
+					}
+					c := &f.row(m.limiter).cost[0]
+					*c = fewCalls{cpu: 1.01 * c.cpu, messages: 1.01 * c.messages, p50: 1.01 * c.p50}
+				}
+			})
+			if err := r.missed(); err == nil || !strings.Contains(err.Error(), m.load+": "+m.what+": "+m.limiter) {
+				t.Errorf("%s, %s, %s, %s: %v", what, m.load, m.what, m.limiter, err)
+			}
+		}
 	}
+}
+
+// boundFleets returns figures of fleets that are at their bounds.
+func boundFleets() (tables []*fleetTable) {
+	for _, load := range fleetLoads(1) {
+		f := &fleetTable{size: load}
+		for _, k := range load.kinds {
+			c := fewCalls{cpu: 100, p50: 100, messages: 1, fails: 0.005, without: 0.005}
+			for _, m := range fleetBounds {
+				if m.load == load.name && m.limiter == k.name {
+					switch m.what {
+					case "Redis CPU of a call":
+						c.cpu *= m.bound
+					case "p50 of a call":
+						c.p50 *= m.bound
+					default:
+						c.messages = m.bound
+					}
+				}
+			}
+			f.rows = append(f.rows, &fleetRow{name: k.name, cost: series[fewCalls]{c}})
+		}
+		tables = append(tables, f)
+	}
+	return tables
 }
 
 func TestNumbers(t *testing.T) {

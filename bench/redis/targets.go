@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
@@ -24,6 +25,7 @@ import (
 // target is a limiter under load.
 type target struct {
 	allow func(ctx context.Context, key string) (allowed bool, err error)
+	both  func(ctx context.Context, key, tenant string) (allowed bool, err error) // under two limits; nil except for modeKinds
 	close func()
 	stats func() hybrid.Stats // nil except for hybrid
 }
@@ -74,20 +76,73 @@ var kinds = []kind{
 	{"go-zero TokenLimiter", newZero},
 }
 
+// modeKinds are the limiters of which fleets are made.
+var modeKinds = []kind{
+	{"hybrid", memberOf(hybrid.ModeAuto)},
+	{"hybrid, deferred", memberOf(hybrid.ModeDeferred)},
+	{"hybrid, strict", memberOf(hybrid.ModeStrict)},
+	{"global", newGlobal},
+	{"redis_rate", newRedisRate},
+}
+
+// kindsOf returns kinds of fleets by name.
+func kindsOf(names ...string) (out []kind) {
+	for _, k := range modeKinds {
+		if slices.Contains(names, k.name) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// ofTenants returns the limit of a tenant.
+func ofTenants(limit hybridlimit.Limit) hybridlimit.Limit {
+	limit.Rate, limit.Burst = tenantFactor*limit.Rate, tenantFactor*limit.BurstSize()
+	return limit
+}
+
+// together returns a call under two limits.
+func together(key, tenant hybridlimit.Limiter) func(ctx context.Context, k, t string) (bool, error) {
+	return func(ctx context.Context, k, t string) (bool, error) {
+		r, err := hybridlimit.AllowAll(ctx, hybridlimit.Ask{Limiter: key, Key: k, N: 1}, hybridlimit.Ask{Limiter: tenant, Key: t, N: 1})
+		return r.Allowed, err
+	}
+}
+
 func newGlobal(_ context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
 	rdb := srv.client(w)
 	l, err := global.New(rdb, limit, global.Config{Name: "global"})
-	return limited(l, rdb, err, func() { l.Close() })
+	second, err2 := global.New(rdb, ofTenants(limit), global.Config{Name: "tenants"})
+	if err = errors.Join(err, err2); err != nil {
+		rdb.Close()
+		return target{}, err
+	}
+	t, err := limited(l, rdb, nil, func() { l.Close(); second.Close() })
+	t.both = together(l, second)
+	return t, err
 }
 
 func newRedisRate(_ context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
 	rdb := srv.client(w)
 	l := redis_rate.NewLimiter(rdb)
-	same := redis_rate.Limit{Rate: int(limit.Rate), Burst: int(limit.BurstSize()), Period: limit.Period}
-	return target{allow: func(ctx context.Context, key string) (bool, error) {
-		r, err := l.Allow(ctx, key, same)
+	of := func(limit hybridlimit.Limit) redis_rate.Limit {
+		return redis_rate.Limit{Rate: int(limit.Rate), Burst: int(limit.BurstSize()), Period: limit.Period}
+	}
+	own, tenants := of(limit), of(ofTenants(limit))
+	allow := func(ctx context.Context, key string, limit redis_rate.Limit) (bool, error) {
+		r, err := l.Allow(ctx, key, limit)
 		return err == nil && r.Allowed > 0, err
-	}, close: closing(rdb)}, nil
+	}
+	return target{
+		allow: func(ctx context.Context, key string) (bool, error) { return allow(ctx, key, own) },
+		both: func(ctx context.Context, key, tenant string) (bool, error) {
+			if ok, err := allow(ctx, key, own); !ok || err != nil {
+				return ok, err
+			}
+			return allow(ctx, "tenant:"+tenant, tenants)
+		},
+		close: closing(rdb),
+	}, nil
 }
 
 func closing(rdb *redis.Client) func() { return func() { rdb.Close() } }
@@ -108,26 +163,35 @@ var quiet = slog.New(slog.DiscardHandler)
 
 // newHybrid returns a limiter that is alone in its fleet and knows it.
 func newHybrid(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
-	return joined(ctx, srv, w, limit, settled)
+	return joined(ctx, srv, w, limit, hybrid.ModeAuto, settled)
 }
 
-// newMember returns a limiter of a fleet. It may not know all others yet.
-func newMember(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
-	return joined(ctx, srv, w, limit, func(ctx context.Context, l *hybrid.Limiter) error { return l.Ready(ctx) })
+// memberOf makes limiters of a fleet. They may not know all others yet.
+func memberOf(mode hybrid.Mode) func(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
+	return func(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
+		return joined(ctx, srv, w, limit, mode, func(ctx context.Context, l *hybrid.Limiter) error { return l.Ready(ctx) })
+	}
 }
 
-func joined(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit, wait func(context.Context, *hybrid.Limiter) error) (target, error) {
+func joined(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit, mode hybrid.Mode, wait func(context.Context, *hybrid.Limiter) error) (target, error) {
 	rdb := srv.client(w)
-	l, err := hybrid.New(rdb, limit, hybrid.Config{Name: "hybrid", Hub: hybrid.HubConfig{Logger: quiet}})
-	if err == nil {
-		if err = wait(ctx, l); err != nil {
-			l.Close()
-		}
+	hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: quiet})
+	if err != nil {
+		rdb.Close()
+		return target{}, err
 	}
-	t, err := limited(l, rdb, err, func() { l.Shutdown(context.Background()) })
-	if err == nil {
-		t.stats = l.Stats
+	l, err := hub.Limiter(limit, hybrid.Config{Name: "hybrid", Mode: mode})
+	second, err2 := hub.Limiter(ofTenants(limit), hybrid.Config{Name: "tenants", Mode: mode})
+	if err = errors.Join(err, err2); err == nil {
+		err = wait(ctx, l)
 	}
+	if err != nil {
+		hub.Close()
+		rdb.Close()
+		return target{}, err
+	}
+	t, err := limited(l, rdb, nil, func() { hub.Shutdown(context.Background()) })
+	t.stats, t.both = l.Stats, together(l, second)
 	return t, err
 }
 
