@@ -22,7 +22,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/sometimes"
-	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -34,8 +33,9 @@ import (
 // second hub, or a limiter of New beside it, counts as one more process of the fleet: its
 // limiters of the same names get a share of their own.
 //
-// A hub with limiters has one goroutine for the heartbeat. While there is traffic
-// it also has one ticker, and one goroutine per busy tag (see HubConfig.Tags).
+// A hub with limiters has one goroutine for the heartbeat, and one for its syncs while
+// there are any; on a cluster one for each busy tag (see HubConfig.Tags). With many calls,
+// or a slow Redis, it has two for its clock.
 // After Redis has lost its state it has one more for a while. Close waits for
 // all of them.
 type Hub struct {
@@ -130,7 +130,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	h.heart = newHeartbeat(h, gather)
 	h.engine = ratesync.New(ratesync.Config{
 		Caller: h.caller, Names: h.names, Lanes: len(h.breakers), Process: h.process,
-		Timeout: cfg.SyncTimeout, InFlight: h.inFlight(), Breaker: h.breaker, Late: h.clock.Late, Begin: h.clock.Begin, End: h.clock.End,
+		Timeout: cfg.SyncTimeout, Breaker: h.breaker, Late: h.clock.Late, Begin: h.clock.Begin, End: h.clock.End,
 		OnRefused: func(tag, ops int, err error) {
 			h.log.event("hybridlimit: Redis refused a batch of syncs and will never apply it; the units in it are lost and counted as dropped",
 				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))
@@ -172,17 +172,6 @@ func (h *Hub) makeBreakers() error {
 	}
 	h.clocks.of = make([]redisClock, len(h.breakers))
 	return nil
-}
-
-// inFlight returns the largest number of ops that a process has in flight to one Redis; 0 is no bound. Four full batches keep
-// Redis busy over a round trip of some ms. If Redis hangs, their time-outs are enough to open the breaker. In a cluster there is
-// no bound, because it would span all tags: the tags of a node that is down would hold up the other tags. See
-// docs/decisions/0018-ops-in-flight.md.
-func (h *Hub) inFlight() int {
-	if len(h.breakers) > 1 {
-		return 0
-	}
-	return 4 * wire.MaxOps
 }
 
 // watched reports whether heartbeats show within a second and a half that the server of a tag has lost its data. In a

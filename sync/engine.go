@@ -34,12 +34,6 @@ type Config struct {
 	Lanes   int           // number of lanes; 0: one for each tag; 1: all tags lie on one server, and share its batches
 	Process string        // unique among all processes of all times; a lane appends a suffix when it renames itself (OnRenamed)
 	Timeout time.Duration // of one attempt
-	// InFlight bounds the ops in flight over all tags. A batch counts as at least
-	// 16 ops. Set it for tags that share one Redis: otherwise their batches wait
-	// for each other in Redis while their time-outs run, and a busy Redis looks
-	// slow. One full batch is always permitted. 0: the only bound is one batch per
-	// tag.
-	InFlight int
 	// Breaker returns the breaker of a tag. It is asked before each attempt and
 	// told the outcome.
 	Breaker func(tag int) *circuit.Breaker
@@ -91,8 +85,6 @@ type Engine struct {
 	made  time.Time
 	lanes []lane
 
-	flight *flight
-
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	mu     sync.Mutex // guards closed against the start of a lane
@@ -112,7 +104,7 @@ func New(cfg Config) *Engine {
 	if cfg.Lanes == 0 {
 		cfg.Lanes = cfg.Names.Tags
 	}
-	e := &Engine{cfg: cfg, made: time.Now(), lanes: make([]lane, cfg.Lanes), flight: newFlight(cfg.InFlight)}
+	e := &Engine{cfg: cfg, made: time.Now(), lanes: make([]lane, cfg.Lanes)}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	for tag := range e.lanes {
 		e.lanes[tag] = lane{engine: e, tag: tag, chains: map[int]*chain{}, kick: make(chan struct{}, 1), owner: make(chan struct{}, 1)}

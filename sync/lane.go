@@ -190,25 +190,16 @@ func (l *lane) next() (time.Duration, bool) {
 // attempt sends the frozen batch, or a new batch of the items that are due. It
 // returns the pause before the next attempt. ctx is the engine's, or that of a caller.
 func (l *lane) attempt(ctx context.Context) time.Duration {
-	tokens := l.weight()
-	if !l.engine.flight.acquire(ctx, tokens) {
-		return 0 // closing, or the caller has left
-	}
-	defer func() { l.engine.flight.release(tokens) }()
 	br := l.engine.cfg.Breaker(l.tag)
 	call, ok := br.Begin()
 	if !ok {
 		return untilLetIn(br)
 	}
-	if l.frozen == nil && !l.freeze(tokens*flightPiece) {
+	if l.frozen == nil && !l.freeze() {
 		call.End(0, context.Canceled) // no call was made
 		return 0
 	}
 	b := l.frozen
-	if n := pieces(len(b.ops)); n < tokens { // not every queued item was due
-		l.engine.flight.release(tokens - n)
-		tokens = n
-	}
 	began := time.Now()
 	if b.sent.IsZero() {
 		b.sent = began
@@ -256,23 +247,10 @@ func (l *lane) attempt(ctx context.Context) time.Duration {
 	return 0
 }
 
-// weight returns the largest number of tokens that the next attempt can need.
-func (l *lane) weight() int {
-	if l.frozen != nil {
-		return pieces(len(l.frozen.ops))
-	}
-	if len(l.parts) > 0 {
-		return pieces(len(l.parts[0].ops))
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return pieces(min(wire.MaxOps, len(l.queue)))
-}
-
-// freeze builds the next batch from the items that are due, with up to most ops.
-// It returns false if no item has an op. While Redis refuses batches, the batch
-// is empty, so that a refusal loses nothing.
-func (l *lane) freeze(most int) bool {
+// freeze builds the next batch from the items that are due. It returns false if no
+// item has an op. While Redis refuses batches, the batch is empty, so that a
+// refusal loses nothing.
+func (l *lane) freeze() bool {
 	if l.refusing.Load() {
 		l.send(&batch{tag: l.tag})
 		return true
@@ -281,7 +259,7 @@ func (l *lane) freeze(most int) bool {
 		return true
 	}
 	now := time.Now()
-	items, urgent := l.due(now, most)
+	items, urgent := l.due(now)
 	if !urgent {
 		l.full = len(items) == wire.MaxOps
 	}
@@ -303,16 +281,16 @@ func (l *lane) freeze(most int) bool {
 	return true
 }
 
-// due takes the items of the next batch from the queue, up to most. While other
-// syncs are held back, it takes urgent items only; urgent is then true.
-func (l *lane) due(now time.Time, most int) (items []Item, urgent bool) {
+// due takes the items of the next batch from the queue. While other syncs are held
+// back, it takes urgent items only; urgent is then true.
+func (l *lane) due(now time.Time) (items []Item, urgent bool) {
 	then := l.engine.at(now)
 	if urgent = l.behind && then < l.resume; urgent {
 		then = -1
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.take(then, min(most, wire.MaxOps), l.apart), urgent
+	return l.queue.take(then, wire.MaxOps, l.apart), urgent
 }
 
 // answered settles the batch. began is the start of the attempt that was
