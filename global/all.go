@@ -79,8 +79,8 @@ type answer struct {
 	err   error
 }
 
-// takeAll asks Redis for the units of all parts, with one message if their keys may share one. Otherwise there is one for each tag,
-// all at the same time.
+// takeAll asks Redis for the units of all parts, with one message if their keys may
+// share one. Otherwise there is one for each tag, all at the same time.
 func takeAll(ctx, bounded context.Context, parts []*part) []answer {
 	r := parts[0].Limiter.runner
 	if r.Together() {
@@ -151,8 +151,9 @@ type part struct {
 	asks  []int   // indices of the asks for this key
 }
 
-// partsOf checks the asks and sorts them by tag. res is the answer if Redis need not be asked: the answer of a limit that denies for
-// ever, or, without parts, of a limit that admits everything.
+// partsOf checks the asks and sorts them by tag. res is the answer if Redis need not
+// be asked: the answer of a limit that denies for ever, or, without parts, of a limit
+// that admits everything.
 func partsOf(asks []joint, each []hybridlimit.Ask) (parts []*part, res hybridlimit.Result, err error) {
 	if len(asks) == 0 {
 		return nil, res, fmt.Errorf("global: AllowAll: %w: asks is empty, but needs at least one ask", hybridlimit.ErrInvalid)

@@ -32,8 +32,9 @@ func newPolicyItem(p hybridlimit.Policy, name string) *policyItem {
 	return &policyItem{policy: p, Item: item, secret: p.Shadow || !ok}
 }
 
-// fields has room for the fields of a response with up to three limits. It is one allocation, because publish runs for each
-// request. The values belong to their response, because a handler may change them in place.
+// fields has room for the fields of a response with up to three limits. It is one
+// allocation, because publish runs for each request. The values belong to their
+// response, because a handler may change them in place.
 type fields struct {
 	values [4]string
 	line   [128]byte

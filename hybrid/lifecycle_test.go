@@ -184,8 +184,8 @@ func TestReadyWithAFleetSize(t *testing.T) {
 		{"Redis is 10 ms away", func(_ *redistest.Bubble, link *redistest.MemLink) {
 			link.Latency(5*time.Millisecond, 5*time.Millisecond)
 		}, 150 * time.Millisecond, nil},
-		{"nobody listens", func(b *redistest.Bubble, _ *redistest.MemLink) { b.Kill() }, 500 * time.Millisecond, hybridlimit.ErrUnavailable},
-		{"nobody answers", func(_ *redistest.Bubble, link *redistest.MemLink) { link.Pause() }, 500 * time.Millisecond, hybridlimit.ErrUnavailable},
+		{"no server", func(b *redistest.Bubble, _ *redistest.MemLink) { b.Kill() }, 500 * time.Millisecond, hybridlimit.ErrUnavailable},
+		{"no answer", func(_ *redistest.Bubble, link *redistest.MemLink) { link.Pause() }, 500 * time.Millisecond, hybridlimit.ErrUnavailable},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -160,7 +160,11 @@ func (r *resync) plan(lost map[int]bool) {
 	}
 	if len(sure) > 0 {
 		slices.Sort(sure)
-		r.hub.log.event(msgLost, slog.Any("tags", sure), slog.Int("keys", keys))
+		attrs := []any{slog.Int("keys", keys)}
+		if len(r.hub.breakers) > 1 {
+			attrs = append(attrs, slog.Any("tags", sure))
+		}
+		r.hub.log.event(msgLost, attrs...)
 	}
 }
 

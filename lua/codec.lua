@@ -81,6 +81,7 @@ local function expand(keys, argv)
     if not rest or #limits == 0 then return nil end
     local told = match(rest, 'v(.*)$')
     if told then
+      if not seq then return nil end
       local born, sign, level, at = match(told, '^(%x+) (%-?)(%x+) (%x+)$')
       if not born or #born > 14 or #level > 14 or #at > 14 then return nil end
       rest, view = match(rest, '^(.-)v'), format('%s %s%s %s', decimal(born), sign, decimal(level), decimal(at))

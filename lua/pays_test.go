@@ -50,6 +50,7 @@ func TestPayment(t *testing.T) {
 			{"the batch came before", plain, algo.Op{Owed: 1}, fmt.Sprintf("1e7 %d 0 0 0 c%d", start-1000, start-9000), false},
 			{"a gap", plain, algo.Op{Owed: 1}, fmt.Sprintf("1e5 %d 0 0 0 c%d", start-1000, start-9000), false},
 			{"an envelope of the future", plain, algo.Op{Owed: 1}, fmt.Sprintf("1e6 %d 0 0 0 c%d", start+5000, start+5000), false},
+			{"an epoch out of range", plain, algo.Op{Owed: 1}, before, false},
 			{"after a gap", plain, algo.Op{Owed: 1}, fmt.Sprintf("1g6 %d 0 0 0 c%d", start-1000, start-9000), true},
 		} {
 			for _, key := range []string{"k", "env", "epoch"} {
@@ -64,6 +65,9 @@ func TestPayment(t *testing.T) {
 				st.set(t, "env", tc.envelope)
 			}
 			st.set(t, "epoch", epoch)
+			if tc.name == "an epoch out of range" {
+				st.set(t, "epoch", "9007199254740993")
+			}
 			ops := []wire.Op{{Key: "k", Limit: limit, Op: tc.op}}
 			keys, argv := wire.EncodeBatch(envelope(7), ops)
 			raw, err := st.run(lua.PlainOnly, keys, append(argv, fmt.Sprint(start+1000)))

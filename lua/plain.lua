@@ -59,7 +59,8 @@ local function run_plain(keys, argv, t)
     local last
     last, chain = match(raws[1] or '', '^1[eg](%d+) .* c(%d+)$')
     epoch = match(raws[2] or '', '^[1-9]%d*$')
-    if not last or #last > 15 or last + 0 ~= seq - 1 or #chain > 16 or chain + 0 > now or not epoch or #epoch > 16 then return nil end
+    if not last or #last > 15 or last + 0 ~= seq - 1 or #chain > 16 or chain + 0 > now then return nil end
+    if not epoch or #epoch > 16 or epoch + 0 >= 2 ^ 53 then return nil end
   end
 
   local window, head, tail, unit, refill, cap -- of the limit
@@ -118,7 +119,7 @@ local function run_plain(keys, argv, t)
       if level > cap then level = cap end
     end
 
-    if view and view ~= '' and (match(view, '^(%x+) %-?%x+ %x+$') or '') ~= born then return nil end
+    if view and view ~= '' and (not seq or (match(view, '^(%x+) %-?%x+ %x+$') or '') ~= born) then return nil end
     local n, granted, all = asks == '1' and 1 or tonumber(asks, 16), 0, true
     if seq then
       if not n or n < 1 or #asks > 13 or kind ~= 'b' or (n + 1) * unit > level then return nil end
@@ -172,23 +173,18 @@ local function run_plain(keys, argv, t)
     end
     answers[i], texts[i], ttls[i], seen[keys[i]] = answer, text or false, ttl, true
   end
-  if together then
-    if none then
-      for i = 1, #keys do
-        local at = 3 - 3 * i
-        local numbers = texts[at - 1] and format('00 %x %x ', texts[at], texts[at - 1]) or format('00 %x ', texts[at])
-        answers[i] = numbers .. texts[at - 2] .. ' ' .. t[1] .. ' ' .. t[2]
-      end
-      return {'none', unpack(answers)}
-    end
+  if none then
     for i = 1, #keys do
-      if texts[i] then call('SET', keys[i], texts[i], 'PX', ttls[i]) end
+      local at = 3 - 3 * i
+      local numbers = texts[at - 1] and format('00 %x %x ', texts[at], texts[at - 1]) or format('00 %x ', texts[at])
+      answers[i] = numbers .. texts[at - 2] .. ' ' .. t[1] .. ' ' .. t[2]
     end
-    return {'all', unpack(answers)}
+    return {'none', unpack(answers)}
   end
   for i = 1 + keys_from, #keys do
     if texts[i] then call('SET', keys[i], texts[i], 'PX', ttls[i]) end
   end
+  if together then return {'all', unpack(answers)} end
   if not seq then return answers end
   if call('PTTL', keys[2]) < ttl then call('SET', keys[2], epoch, 'PX', format('%d', ttl + 1000)) end
   call('SET', keys[1], format('1e%d %d %s c%s', seq, now, table.concat(lives, ' '), chain), 'PX', format('%d', ttl))

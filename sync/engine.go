@@ -127,8 +127,8 @@ func (e *Engine) Enqueue(tag int, it Item, due time.Time) {
 	e.lane(tag).enqueue(at, it)
 }
 
-// EnqueueAll is Enqueue at once for items of one tag. They go in one batch, as far as
-// they fit.
+// EnqueueAll is Enqueue at once for items of one lane. They go in one batch, as far as
+// they fit. tag is that of any of them.
 func (e *Engine) EnqueueAll(tag int, items []Item) {
 	e.lane(tag).enqueue(e.at(time.Now())-urgent, items...)
 }

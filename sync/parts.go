@@ -1,10 +1,6 @@
 package ratesync
 
-import (
-	"strings"
-
-	"github.com/hybridlimit/hybridlimit/internal/wire"
-)
+import "github.com/hybridlimit/hybridlimit/internal/wire"
 
 // This file sends the ops of a batch in several messages. Mostly it finds the op for which Redis refuses a batch: a bad
 // op must not cost the others. A refused batch is sent again in halves, its refused halves again in halves, and so on,
@@ -60,11 +56,10 @@ func (b *batch) splitPays() []*batch {
 }
 
 // splitTags makes the parts of a batch, and of the parts that wait, the next ones to be sent, one for each tag, if Redis
-// refused the batch because its keys are in several cluster slots. A client for a single Redis may reach a cluster:
-// through a proxy, or as one node that has all slots. From then on each message of the lane is for one tag.
+// did not apply the batch because its keys are in several cluster slots: see wire.CrossSlot. From then on each message
+// of the lane is for one tag.
 func (l *lane) splitTags(b *batch, err error) bool {
-	whole := l.engine.cfg.Names.Tags > len(l.engine.lanes) && !l.apart
-	if !whole || err == nil || !strings.Contains(err.Error(), "CROSSSLOT") {
+	if l.apart || l.engine.cfg.Names.Tags == len(l.engine.lanes) || !wire.CrossSlot(err) {
 		return false
 	}
 	all := append([]*batch{b}, l.parts...)

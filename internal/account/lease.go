@@ -174,16 +174,20 @@ func (a *Account) prefetchAt(c *Conditions, now int64) int64 {
 	return int64(a.demand.perSecond(now) * float64(2*c.RTT) / 1e9)
 }
 
-// livesOnCredit reports whether the key needs no leases while there are so many keys that syncs have to wait: its credit lasts
-// for more than a second. A lease would be spent in that time, and each further lease would cost another sync.
+// livesOnCredit reports whether the key needs no leases, for one of two reasons. It holds none, and its demand is below leaseFrom.
+// Or there are so many keys that syncs have to wait, and its credit lasts for more than a second: a lease would be spent in that
+// time, and each further lease would cost another sync.
 func (a *Account) livesOnCredit(c *Conditions, now int64) bool {
+	if from := a.leaseFrom(c, now); from > leasable && a.Leased() == 0 && a.demand.steady(now) < from {
+		return true
+	}
 	return c.Behind && float64(a.CreditLeft(c, now)) > a.demand.perSecond(now)
 }
 
 // takesLease reports whether a sync that is sent anyway should ask for a lease: the process holds few units, or it can renew
 // them.
 func (a *Account) takesLease(c *Conditions, now int64) bool {
-	if a.livesOnCredit(c, now) || a.Leased() == 0 && a.demand.steady(now) < a.leaseFrom(c, now) && a.leaseFrom(c, now) > leasable {
+	if a.livesOnCredit(c, now) {
 		return false
 	}
 	units, _ := a.renewable()
@@ -208,7 +212,7 @@ func (a *Account) leaseFrom(c *Conditions, now int64) float64 {
 // demand. By the last view, there must be units to lease, and the lease must live long enough.
 func (a *Account) worthLease(c *Conditions, now int64) bool {
 	demand := a.demand.steady(now)
-	if a.frozen || !c.hasLeases() || demand < leasable || a.Leased() == 0 && demand < a.leaseFrom(c, now) || now < a.NextPoll(c) {
+	if a.frozen || !c.hasLeases() || demand < leasable || now < a.NextPoll(c) {
 		return false
 	}
 	if a.livesOnCredit(c, now) {

@@ -1,9 +1,9 @@
 package runner
 
 import (
-	"strings"
-
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // This file decides whether keys of several tags may be in one message.
@@ -17,12 +17,11 @@ func (r *Runner) Together() bool {
 	return !r.slots.Load()
 }
 
-// Apart reports whether Redis refused a message because its keys are in several cluster slots. Together is false from then on. A
-// client for a single Redis may reach a cluster: through a proxy, or as one node that has all slots.
+// Apart returns wire.CrossSlot of an error. After one, Together is false.
 func (r *Runner) Apart(err error) bool {
-	if err == nil || !strings.Contains(err.Error(), "CROSSSLOT") {
-		return false
+	is := wire.CrossSlot(err)
+	if is {
+		r.slots.Store(true)
 	}
-	r.slots.Store(true)
-	return true
+	return is
 }

@@ -11,9 +11,8 @@ import (
 
 // Plain ops: a batch without an envelope whose ops only ask for units of buckets,
 // queues or windows, or one with an envelope whose ops only pay, for buckets. It has a
-// short form, which lua/plain.lua specifies. Asks of one
-// key and one limit share a text, and Redis answers all of them by one text: the state
-// after their asks. The answers follow from it: decidePlain computes them.
+// short form, which lua/plain.lua specifies. Asks of one key and one limit share a text,
+// and Redis answers all of them by one text: the state after their asks. The answers follow from it: decidePlain computes them.
 
 // mostPlain is the largest number that has a place in a text of plain asks.
 const mostPlain = 1 << 52
@@ -178,14 +177,23 @@ func appendPlainLimit(buf []byte, op *Op) []byte {
 	return append(buf, ' ')
 }
 
-// decodePlain reads the texts that answer a batch of plain asks.
-func decodePlain(texts []string, ops []Op) (Reply, error) {
+// answered returns the groups of a batch of plain asks, for a reply with a text for each.
+func answered(texts []string, ops []Op) ([][]int, error) {
 	if !allPlain(ops) {
-		return Reply{}, fmt.Errorf("%w: texts for a batch of another form", ErrReply)
+		return nil, fmt.Errorf("%w: texts for a batch of another form", ErrReply)
 	}
 	list := groups(ops)
 	if len(texts) != len(list) {
-		return Reply{}, fmt.Errorf("%w: %d texts for %d keys", ErrReply, len(texts), len(list))
+		return nil, fmt.Errorf("%w: %d texts for %d keys", ErrReply, len(texts), len(list))
+	}
+	return list, nil
+}
+
+// decodePlain reads the texts that answer a batch of plain asks.
+func decodePlain(texts []string, ops []Op) (Reply, error) {
+	list, err := answered(texts, ops)
+	if err != nil {
+		return Reply{}, err
 	}
 	answers, now := make([]Answer, len(ops)), int64(0)
 	for i, group := range list {
@@ -226,12 +234,9 @@ func oneText(ops []Op) bool {
 
 // decodeNone reads the texts that answer a batch of all or none of which nothing was done.
 func decodeNone(texts []string, ops []Op) (Reply, error) {
-	if !allPlain(ops) {
-		return Reply{}, fmt.Errorf("%w: texts for a batch of another form", ErrReply)
-	}
-	list := groups(ops)
-	if len(texts) != len(list) {
-		return Reply{}, fmt.Errorf("%w: %d texts for %d keys", ErrReply, len(texts), len(list))
+	list, err := answered(texts, ops)
+	if err != nil {
+		return Reply{}, err
 	}
 	r, fits := Reply{Refused: true, Answers: make([]Answer, len(ops))}, true
 	for i, group := range list {

@@ -18,6 +18,11 @@ var ErrReply = errors.New("wire: unreadable reply")
 // Redis will never apply it, so sending it again has no use.
 var ErrRefused = errors.New("wire: batch refused")
 
+// CrossSlot reports whether Redis did not apply a message because its keys are in several
+// cluster slots. A client for a single Redis may reach a cluster: through a proxy, or as
+// one node that has all slots.
+func CrossSlot(err error) bool { return err != nil && strings.Contains(err.Error(), "CROSSSLOT") }
+
 // Reply is the reply to a batch.
 type Reply struct {
 	Seen  bool // the batch was applied before; Answers are the old ones
