@@ -42,7 +42,8 @@ func (a *Account) Adapt(old, p *Plan, now int64) (lost int64) {
 }
 
 // leaveLimit takes the leases out of the hand that the new limit may have no room for: those of a window, unless its limit is raised.
-// Redis gets them back if it goes on to count in the same windows. leaveLimit returns the leased units that are lost.
+// Redis gets them back if it goes on to count in the same windows. leaveLimit returns the leased units that are lost. Redis cuts the
+// count of this window at two Rates of the new limit. Units that came off it then would be admitted again, so they are lost.
 func (a *Account) leaveLimit(old, p *Plan) (lost int64) {
 	same := sameWindows(old, p)
 	if old.Window.Period == 0 || same && p.Limit.Rate >= old.Limit.Rate {
@@ -50,10 +51,12 @@ func (a *Account) leaveLimit(old, p *Plan) (lost int64) {
 	}
 	leased := append(a.leases[:], lease{units: a.ahead.units, window: a.askedAhead})
 	a.leases, a.ahead = [2]lease{}, ahead{}
-	for _, l := range leased {
+	cut := old.Limit.Rate > 2*p.Limit.Rate
+	for i, l := range leased {
+		ahead := i == len(a.leases)
 		switch {
 		case l.units == 0:
-		case same && l.window != 0:
+		case same && l.window != 0 && (ahead || !cut):
 			lost += a.refunds.add(l.units, l.window, true)
 		default:
 			lost += l.units

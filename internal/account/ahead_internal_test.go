@@ -1,6 +1,7 @@
 package account
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -138,17 +139,23 @@ func TestAnotherLimitVoidsLeaseOfNextWindow(t *testing.T) {
 	}
 }
 
-// A lowered limit of the same windows gives back what is leased, each unit to its window.
+// A lowered limit of the same windows gives back what is leased, each unit to its window, unless the count of this window was cut.
 func TestLoweredLimitGivesLeasesBack(t *testing.T) {
-	c := windowTerms()
-	a, _ := aheadOf(c, leaseOfNext())
-	ahead, here := a.askedAhead, a.askedAhead-1
-	a.leases[0] = lease{units: 2, end: a.ahead.end, window: here}
-	if lost := a.Adapt(NewPlan(c.Limit), NewPlan(hybridlimit.FixedWindow(4, time.Second)), sec); lost != 0 || a.Leased() != 0 {
-		t.Errorf("%d units lost, %d leased", lost, a.Leased())
-	}
-	if first, second := a.refunds.take(), a.refunds.take(); first != (refund{2, here}) || second != (refund{3, ahead}) {
-		t.Errorf("given back: %+v and %+v", first, second)
+	for rate, lost := range map[int64]int64{5: 0, 4: 2} { // of 10
+		c := windowTerms()
+		a, _ := aheadOf(c, leaseOfNext())
+		ahead, here := a.askedAhead, a.askedAhead-1
+		a.leases[0] = lease{units: 2, end: a.ahead.end, window: here}
+		if got := a.Adapt(NewPlan(c.Limit), NewPlan(hybridlimit.FixedWindow(rate, time.Second)), sec); got != lost || a.Leased() != 0 {
+			t.Errorf("%d a second: %d units lost, want %d; %d leased", rate, got, lost, a.Leased())
+		}
+		want := []refund{{2, here}, {3, ahead}}
+		if lost > 0 {
+			want = []refund{{3, ahead}, {}}
+		}
+		if got := []refund{a.refunds.take(), a.refunds.take()}; !slices.Equal(got, want) {
+			t.Errorf("%d a second: given back %+v, want %+v", rate, got, want)
+		}
 	}
 }
 
