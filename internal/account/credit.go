@@ -65,16 +65,24 @@ func (a *Account) owe(units, window int64) {
 
 // flushAt returns the number of pending units that makes a sync urgent: K, or so many that the credit left may be spent before
 // the answer to a sync is there. It is at least half of C. An adaptive K is at least the demand of the key in T, so that a busy
-// key syncs once per T and not more often.
+// key syncs once per T and not more often. While another call is not likely in that time, all of C may be owed: such a call waits
+// for a round trip, and its op pays. Only a call that never waits needs a unit that is left.
 func (a *Account) flushAt(c *Conditions, now int64) int64 {
 	demand := a.demand.perSecond(now) / 1e9
 	k := c.Every
 	if c.Adaptive {
 		k = max(k, int64(demand*float64(c.Interval)))
 	}
-	reserve := max(1, int64(math.Ceil(demand*float64(c.lead()))))
+	soon := demand * float64(c.lead())
+	reserve := max(1, int64(math.Ceil(soon)))
+	if soon < unlikely && c.MaxWait >= 0 {
+		reserve = 0
+	}
 	return max(1, min(k, max(c.Credit/2, a.pending+a.CreditLeft(c, now)-reserve+1)))
 }
+
+// unlikely is the number of calls up to which the next one is not expected.
+const unlikely = 1.0 / 8
 
 // lead returns the ns that an urgent sync may take: four round trips, because it waits for a batch in flight and Redis may be
 // busy, and two ticks, because the process may be late.

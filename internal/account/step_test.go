@@ -52,7 +52,12 @@ func TestDecide(t *testing.T) {
 	}{
 		{"a lease first", func(s *Account, _ *Conditions) { s.leases[0] = lease{units: 3, end: 9 * sec} }, 3, Verdict{Action: Admit, Source: hybridlimit.SourceLease, Reason: InHand}},
 		{"credit next", func(*Account, *Conditions) {}, 1, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncLazily}},
-		{"the last unit of C makes a sync urgent", func(*Account, *Conditions) {}, 4, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncNow}},
+		{"the last unit of C makes no sync urgent", func(*Account, *Conditions) {}, 4, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncLazily}},
+		{
+			"but if more calls are likely", func(s *Account, _ *Conditions) { s.demand = demand{first: 1, at: sec, sum: 20, sq: 20} }, 4,
+			Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncNow},
+		},
+		{"or if calls never wait", func(_ *Account, t *Conditions) { t.MaxWait = -1 }, 4, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncNow}},
 		{"one unit of C left does not", func(*Account, *Conditions) {}, 3, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncLazily}},
 		{"so does K", func(_ *Account, t *Conditions) { t.Every = 1 }, 1, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncNow}},
 		{"beyond credit: ask", func(*Account, *Conditions) {}, 5, Verdict{Action: Ask, Reason: WaitsForRedis, Asks: MoreThanThere, Sync: SyncNow}},
@@ -300,8 +305,11 @@ func TestFlushAt(t *testing.T) {
 		{"adaptive, busy: 100 000 a second for 50 ms", 1000, true, 1 << 40, busy, 5000},
 		{"half of the credit", 1000, true, 90, busy, 45},
 		{"the credit of 14 ms", 1000, true, 90, of(1000), 90 - 14 + 1},
-		{"a key with few calls: all of it", 1000, true, 90, of(1), 90},
-		{"two units, few calls", 1000, true, 2, of(1), 2},
+		{"a key with some calls: all of it", 1000, true, 90, of(10), 90},
+		{"two units, some calls", 1000, true, 2, of(10), 2},
+		{"a key with few calls waits for T", 1000, true, 90, of(8), 91},
+		{"two units, few calls", 1000, true, 2, of(8), 3},
+		{"one unit, few calls", 1000, true, 1, of(1), 2},
 		{"two units, many calls", 1000, true, 2, of(200), 1},
 		{"at least one", 1000, false, 1, busy, 1},
 	} {

@@ -37,7 +37,7 @@ func TestCreditWordEndsWithItsWindow(t *testing.T) {
 		now  int64
 		want Budget
 	}{
-		{end - 2*tm.Tick, Budget{CreditBudget, 2}}, // the last unit makes the sync urgent
+		{end - 2*tm.Tick, Budget{CreditBudget, 3}},
 		{end - 2*tm.Tick + 1, Budget{}},
 		{end - 1, Budget{}},
 	} {
