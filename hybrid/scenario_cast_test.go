@@ -38,9 +38,9 @@ type actor struct {
 	*hybrid.Limiter
 	link *redistest.MemLink
 
-	mu    sync.Mutex
-	next  []redistest.Verdict // for the next syncs
-	syncs int                 // since the last command "messages"
+	mu      sync.Mutex
+	next    []redistest.Verdict // for the next syncs
+	batches int                 // since the last command "messages"
 }
 
 const (
@@ -105,16 +105,15 @@ func (s *scene) enter(name string) {
 	s.cast = append(s.cast, a)
 }
 
-// meet counts syncs and returns their verdicts. A sync has an envelope, and so more keys
-// than an exact call.
+// meet counts batches, and returns the verdicts of those with an envelope. These have more keys than the others here.
 func (a *actor) meet(_ int, cmd []string) redistest.Verdict {
-	if !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || cmd[2] == "0" || cmd[2] == "1" || ofTheFleet(cmd[1]) {
+	if !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || cmd[2] == "0" || ofTheFleet(cmd[1]) {
 		return redistest.Forward()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.syncs++
-	if len(a.next) == 0 {
+	a.batches++
+	if cmd[2] == "1" || len(a.next) == 0 {
 		return redistest.Forward()
 	}
 	v := a.next[0]

@@ -243,7 +243,7 @@ func (s *scene) messages(c *command) {
 	s.each(c, func(a *actor) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		fmt.Fprintf(&s.out, "%s: %d\n", a.name, a.syncs)
-		a.syncs = 0
+		fmt.Fprintf(&s.out, "%s: %d\n", a.name, a.batches)
+		a.batches = 0
 	})
 }

@@ -22,7 +22,7 @@
 --           has a larger floor. id: escaped as in a query.
 --           flags: 1 an ask may be granted in part; +2 writes were lost since
 --           the view (a gap that this batch shows has the same effect); +4 reset
--- Plain:    a batch may also have the form of plain.lua. Then it has a text per key
+-- Plain:    a batch may also have the form of plain.lua or short.lua. Then it has a text per key
 -- Envelope: "1e<seq> <stamp> <granted> <lease> <life> ... c<chain>", of the last
 --           batch. chain: the µs of Redis time of the first batch of the unbroken
 --           chain of batches that ends with this one
@@ -69,7 +69,7 @@ local function expand(keys, argv)
   if #keys - first ~= #argv - before then return nil end
   for i = 1 + before, #argv do
     local key, view = keys[i - before + first], '0 0 0'
-    local kind, a, b, c, s, rest = match(argv[i], '^=([bqfs])(%x+)r?(%x*) (%x+)s?(%x*) (%x[%x ,v%-]*)$')
+    local kind, a, b, c, s, rest = match(argv[i], '^=([bqfs])(%x+)r?(%x*) (%x+)s?(%x*) (%+?%x[%x ,v%-]*)$')
     if kind then
       local window = kind == 'f' or kind == 's'
       if #a > 14 or #b > 14 or #c > 14 or #s > 14 then return nil end
@@ -77,20 +77,22 @@ local function expand(keys, argv)
       limits[#limits + 1] = table.concat(window and {kind, c, a, b} or {kind, a, b, c}, ' ')
       since = s ~= '' and ' s' .. decimal(s) or ''
     end
-    rest = rest or match(argv[i], '^%x[%x ,v%-]*$')
+    rest = rest or match(argv[i], '^%+?%x[%x ,v%-]*$')
     if not rest or #limits == 0 then return nil end
     local told = match(rest, 'v(.*)$')
     if told then
-      if not seq then return nil end
       local born, sign, level, at = match(told, '^(%x+) (%-?)(%x+) (%x+)$')
       if not born or #born > 14 or #level > 14 or #at > 14 then return nil end
       rest, view = match(rest, '^(.-)v'), format('%s %s%s %s', decimal(born), sign, decimal(level), decimal(at))
     end
-    if not match(rest, seq and '^%x+$' or '^%x[%x ,]*$') then return nil end
+    if not match(rest, seq and '^%+?%x+$' or told and '^%x[%x ]*$' or '^%x[%x ,]*$') then return nil end
     for asks in gmatch(rest, '[^,]+') do
       if seq then
-        if #asks > 14 then return nil end
-        names[#names + 1], ops[#ops + 1] = key, format('%d %s 0 0 %s %s 0 0 0', #limits, decimal(asks), div, view) .. since
+        local plus, n = match(asks, '^(%+?)(%x+)$')
+        if #n > 14 then return nil end
+        local head, tail = decimal(n) .. ' 0 0 ' .. div, ''
+        if plus == '+' then head, tail = '0 0 0 0', ' ' .. decimal(n) end
+        names[#names + 1], ops[#ops + 1] = key, format('%d %s %s 0 0 0', #limits, head, view) .. tail .. since
       else
         local op = format('%d 0 0 0 0 %s 0 0 0', #limits, view)
         for n in gmatch(asks, '%x+') do

@@ -17,7 +17,10 @@ var plainWays = []string{
 }
 
 // payWays are the ways of payments, in the same way. Only buckets have them.
-var payWays = []string{"pays, one", "pays, several", "pays, with a view", "pays, one, the other way", "pays, several, the other way"}
+var payWays = []string{
+	"pays, one", "pays, several", "pays, with a view", "pays, with an ask", "pays, one, the other way", "pays, several, the other way",
+	"plain, with a view",
+}
 
 // plain returns an op on the key of op that only asks.
 func (d *differ) plain(op wire.Op) algo.Op {
@@ -39,6 +42,14 @@ func (d *differ) own(op *wire.Op) {
 		op.Limit = limit
 	}
 	d.home[op.Key] = op.Limit
+}
+
+// tell gives an op for a bucket a view.
+func (d *differ) tell(op *wire.Op) {
+	if a := op.Limit.Algorithm; a == hybridlimit.AlgTokenBucket || a == hybridlimit.AlgLeakyBucket {
+		op.View = d.view(op.Key, op.Limit)
+		op.View.Prev, op.View.Next = 0, 0
+	}
 }
 
 // plainBatch runs a batch of plain asks and counts the ways that the script takes.
@@ -63,6 +74,9 @@ func (d *differ) plainBatch(ops []wire.Op) wire.Reply {
 	if len(ops) > len(keys) {
 		d.saw["plain, together"]++
 	}
+	if _, short := texts[0].(string); short && ops[0].View.Born > 0 {
+		d.saw["plain, with a view"]++
+	}
 	switch text := texts[0].(type) {
 	case string:
 		d.saw[fmt.Sprintf("plain, %s, granted %t", size, text[0] == '1')]++
@@ -72,8 +86,8 @@ func (d *differ) plainBatch(ops []wire.Op) wire.Reply {
 	return reply
 }
 
-// payments turns ops into ops that only pay, for buckets, half of the times on keys with neither debt nor ledger. It reports whether
-// any is left.
+// payments turns ops into ops that only pay, or have one ask, for buckets, mostly on keys with neither debt nor ledger. It reports
+// whether any is left.
 func (d *differ) payments(ops *[]wire.Op) bool {
 	own, views, once := d.rng.IntN(4) > 0, d.rng.IntN(2) == 0, d.rng.IntN(8) > 0
 	most := 1 + d.rng.IntN(8)*d.rng.IntN(2)
@@ -91,9 +105,11 @@ func (d *differ) payments(ops *[]wire.Op) bool {
 		}
 		seen[op.Key] = true
 		op.Op = algo.Op{Owed: 1 + d.rng.Int64N(1+max(1, op.Limit.BurstSize())>>(3+d.rng.IntN(8))), Div: div, Since: op.Since}
-		if told := d.seen[op.Key]; views && len(told) > 0 {
-			op.View = told[len(told)-1]
-			op.View.Prev, op.View.Next = 0, 0
+		if d.rng.IntN(4) == 0 {
+			op.Op = algo.Op{Asks: []int64{op.Owed}, Since: op.Since}
+		}
+		if views {
+			d.tell(&op)
 		}
 		out = append(out, op)
 	}
@@ -124,6 +140,8 @@ func (d *differ) payBatch(ops []wire.Op) wire.Reply {
 		what += ", the other way"
 	} else if ops[0].View.Born > 0 {
 		d.saw["pays, with a view"]++
+	} else if len(ops[0].Asks) > 0 {
+		d.saw["pays, with an ask"]++
 	}
 	d.saw[what]++
 	return reply

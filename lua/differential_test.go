@@ -157,6 +157,9 @@ func (d *differ) round() {
 			if own {
 				d.own(&ops[i])
 			}
+			if d.rng.IntN(3) == 0 {
+				d.tell(&ops[i])
+			}
 		}
 	}
 	sent := time.Now()

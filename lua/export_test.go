@@ -8,22 +8,22 @@ import (
 
 // TimedBatch is Batch with the time as its last argument instead of Redis's clock, so that
 // a test sets the time.
-var TimedBatch = newScript(batchOf(timedPlainMain, timedMain))
+var TimedBatch = newScript(batchOf(timedFirst(true), timedMain))
 
-const (
-	timedPlainMain = "local now = tonumber(table.remove(ARGV))\n" +
-		"do local reply = run_plain(KEYS, ARGV, {math.floor(now / 1000000), now % 1000000}) if reply then return reply end end\n"
-	timedMain = "return run_batch(KEYS, ARGV, now)\n"
-)
+const timedMain = "return run_batch(KEYS, ARGV, now)\n"
+
+func timedFirst(inScript bool) string {
+	return "local now = tonumber(table.remove(ARGV))\n" + firstMain(inScript, ", {math.floor(now / 1000000), now % 1000000}")
+}
 
 // PlainOnly is TimedBatch without the way of all other batches, which fail.
-var PlainOnly = newScript(plainSource + timedPlainMain + "return {err = 'HLBATCH not plain'}")
+var PlainOnly = newScript(timedFirst(true) + "return {err = 'HLBATCH not plain'}")
 
 // TimedLibrary is Library with TimedBatch instead of Batch.
-var TimedLibrary = newLibrary(timedPlainMain + timedMain)
+var TimedLibrary = newLibrary(timedFirst(false) + timedMain)
 
 // OtherLibrary stands for the library of an older or newer version of this module.
-var OtherLibrary = newLibrary("-- of another version\n" + plainMain + mainSource)
+var OtherLibrary = newLibrary("-- of another version\n" + firstMain(false, "") + mainSource)
 
 // TimedHistory is History with the time as its last argument.
 var TimedHistory = newScript(historyLibrary + "return run_history(KEYS[1], ARGV, tonumber(ARGV[4]))\n")
@@ -58,6 +58,7 @@ return out
 // Sources holds the .lua files by name.
 var Sources = map[string]string{
 	"plain.lua":       plainSource,
+	"short.lua":       shortSource,
 	"common.lua":      commonSource,
 	"bucket.lua":      bucketSource,
 	"lease.lua":       leaseSource,

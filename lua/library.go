@@ -32,7 +32,7 @@ func (l FunctionLibrary) Functions() []string {
 }
 
 // Library is the scripts of this package as Redis Functions.
-var Library = newLibrary(plainMain + mainSource)
+var Library = newLibrary(firstMain(false, "") + mainSource)
 
 // function is an entry point of a library.
 type function struct {
@@ -43,7 +43,7 @@ type function struct {
 
 func newLibrary(batchMain string) FunctionLibrary {
 	name, source := buildLibrary(
-		function{"batch", plainSource + batchLibrary, batchMain},
+		function{"batch", plainSource + shortSource + batchLibrary, batchMain},
 		function{"history", historyLibrary, historyMain},
 		function{"heartbeat", groupsSource + membersSource, fleetSource},
 		function{"settings", settingLibrary, settingsSource},

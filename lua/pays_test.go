@@ -39,6 +39,13 @@ func TestPayment(t *testing.T) {
 			{"the view of the state", plain, algo.Op{Owed: 2, View: view}, before, true},
 			{"a view of another state", plain, algo.Op{Owed: 2, View: algo.View{At: start, Born: start - 5}}, before, false},
 			{"a view, and no state", algo.State{}, algo.Op{Owed: 2, View: view}, before, false},
+			{"a view that is full by now, and no state", algo.State{}, algo.Op{Owed: 2, View: algo.View{Level: 90 * b.Unit, At: start + 1000 - 1e6, Born: 5}}, before, true},
+			{"a view that is nearly full, and no state", algo.State{}, algo.Op{Owed: 2, View: algo.View{Level: 90*b.Unit - 1, At: start + 1000 - 1e6, Born: 5}}, before, false},
+			{"a view in debt, and no state", algo.State{}, algo.Op{Owed: 2, View: algo.View{Level: -1, At: start - 1e9, Born: 5}}, before, false},
+			{"an ask", plain, algo.Op{Asks: []int64{3}}, before, true},
+			{"an ask with the view of the state", plain, algo.Op{Asks: []int64{1}, View: view}, before, true},
+			{"an ask with a view of another state", plain, algo.Op{Asks: []int64{1}, View: algo.View{At: start, Born: start - 5}}, before, false},
+			{"an ask that is refused", plain, algo.Op{Asks: []int64{4}}, before, false},
 			{"less than a unit would be left", plain, algo.Op{Owed: 3}, before, false},
 			{"debt", with(func(s *algo.State) { s.Level = -1 }), algo.Op{Owed: 1}, before, false},
 			{"a lease is out", with(func(s *algo.State) { s.Out[0] = 5 }), algo.Op{Owed: 1}, before, false},
@@ -89,9 +96,17 @@ func TestPayment(t *testing.T) {
 			if reply.Answers[0] != want || reply.Now != start+1000 || fmt.Sprint(reply.Epoch) != epoch || reply.Seen || reply.Gap {
 				t.Errorf("%s: %+v, want %+v", tc.name, reply, want)
 			}
-			envelope := fmt.Sprintf("1e7 %d 0 0 %d c%d", start+1000, want.Life, start-9000)
+			envelope := fmt.Sprintf("1e7 %d %d 0 %d c%d", start+1000, want.Granted, want.Life, start-9000)
 			if got := st.get(t, "k"); got != lua.EncodeState(next) || st.get(t, "env") != envelope {
 				t.Errorf("%s: the state is %q, the envelope %q, want %q and %q", tc.name, got, st.get(t, "env"), lua.EncodeState(next), envelope)
+			}
+		}
+		// The short way does not depend on the digits of the number of the batch.
+		st.set(t, "env", before)
+		for seq := int64(7); seq < 300; seq++ {
+			keys, argv := wire.EncodeBatch(envelope(seq), []wire.Op{{Key: "many", Limit: hybridlimit.TokenBucket(10, time.Second, 1000), Op: algo.Op{Owed: 1}}})
+			if raw, err := st.run(lua.PlainOnly, keys, append(argv, fmt.Sprint(start+1000))); err != nil {
+				t.Fatalf("batch %d: %v, %v", seq, raw, err)
 			}
 		}
 		// Sent again, it is not applied again.
@@ -116,6 +131,9 @@ func TestPayment(t *testing.T) {
 			"a long sequence":  {"e10000000000000007 ea60 4", "=b2710 f4240 1"},
 			"a window":         {"e7 ea60 4", "=f989680 5 1"},
 			"several payments": {"e7 ea60 4", "=b2710 f4240 1,1"},
+			"several asks":     {"e7 ea60 4", "=b2710 f4240 +1 1"},
+			"an ask and more":  {"e7 ea60 4", "=b2710 f4240 +1,1"},
+			"two signs":        {"e7 ea60 4", "=b2710 f4240 ++1"},
 		} {
 			st.set(t, "env", before)
 			left := st.dump(t)

@@ -1,14 +1,12 @@
--- Plain ops: a batch of ops that only ask for units of buckets, queues or windows, or
--- one of ops that only pay, for buckets. Most calls of `global` and ModeExact only ask,
--- and most syncs of keys with few calls only pay. They are decided before anything
--- else is defined, because each EVALSHA pays for all that its script defines.
--- KEYS:   one per text, no key twice; for ops that pay after envelope and epoch
--- ARGV:   one text per key, in hexadecimal: "[<limit> ]<op>[,<op> ...]", the
---         ops of the key in their order. Without a limit: that of the text before.
---         For ops that pay after a header: "e<seq> <envelope ttl ms> <div>". For asks
---         of which all are granted or none after "all"
--- Op:     "<ask>[ <ask> ...]": units, at least 1; or "<owed>[v<born> <level> <at>]", with
---         the sender's view
+-- Plain ops: a batch without an envelope of ops that only ask for units of buckets, queues
+-- or windows. Most calls of `global`, ModeExact and ModeStrict only ask. They are decided
+-- before anything else is defined, because each EVALSHA pays for all that its script defines.
+-- KEYS:   one per text, no key twice
+-- ARGV:   one text per key, in hexadecimal: "[<limit> ]<op>[,<op> ...]", the ops of the key
+--         in their order. Without a limit: that of the text before. For asks of which all
+--         are granted or none after "all"
+-- Op:     "<ask>[ <ask> ...]": units, at least 1. The only op of a text may have the
+--         sender's view: "v<born> <level> <at>"
 -- Limit:  "=<kind><a>[r<b>] <c>[s<since>]". Of a bucket or queue: sub-units per unit;
 --         sub-units per µs, absent: 1; sub-units of a full bucket. Of a window: µs; µs
 --         of a tick, absent: 1; units. since: as in codec.lua; it has no effect here,
@@ -18,62 +16,40 @@
 --         Else "0<granted> <level> <born> <s> <µs>", of a window "0<granted> <cur>
 --         <prev> <born> <s> <µs>", with the state after the asks. born is 0 if there was
 --         no state before. The rest of an answer follows from these numbers: the reader
---         computes it (internal/wire/plain.go). For ops that pay, the first text is
---         "e<epoch>". For all or none it is "all" or "none"; after "none" each text is
---         "0<granted> ...", with granted 0 and the state as it was
+--         computes it (internal/wire/plain.go). For all or none the first text is "all"
+--         or "none"; after "none" each text is "0<granted> ...", with granted 0 and the
+--         state as it was
 -- Result: nil for any other batch, and for a state with debt, with a field such as the
---         ledger, of another limit or of the future, or that is not the one of the
---         view. Also if an op that pays leaves less than a unit, or if the envelope is
---         not that of the batch before: run_batch decides then, by the same arguments.
--- Source: bucket.lua, lease.lua and window.lua, for these inputs. It changes with them.
+--         ledger, of another limit or of the future, or that is not the one of the view:
+--         run_batch decides then, by the same arguments.
+-- Source: bucket.lua and window.lua, for these inputs. It changes with them.
 -- Time:   t is nil, for Redis's clock, or {s, µs} of a test.
 local function run_plain(keys, argv, t)
   local match, format, tonumber, call = string.match, string.format, tonumber, redis.call
-  local first, view = argv[1] or '', nil
-  local seq, ttl, epoch, chain -- of ops that pay
-  local texts_from, keys_from = 0, 0
-  local kind, a, b, c, asks = match(first, '^=([bqfs])(%x+)r?(%x*) (%x+)s?%x* (%x[%x ,]*)$')
-  if not kind then
-    seq, ttl = match(first, '^e(%x+) (%x+) %x+$')
-    if seq then
-      if #seq > 13 or #ttl > 13 or not match(ttl, '^[1-9a-f]') then return nil end
-      texts_from, keys_from, seq, ttl, first = 1, 2, tonumber(seq, 16), tonumber(ttl, 16), argv[2] or ''
-    elseif first == 'all' then
-      texts_from, first = 1, argv[2] or ''
-    end
-    kind, a, b, c, asks, view = match(first, '^=([bqfs])(%x+)r?(%x*) (%x+)s?%x* (%x[%x ,]*)v?(%x* ?%-?%x* ?%x*)$')
-    if not kind then return nil end
-  end
-  if #argv - texts_from ~= #keys - keys_from then return nil end
+  local limited = '^=([bqfs])(%x+)r?(%x*) (%x+)s?%x* (%x[%x ,]*)(v?%x* ?%-?%x* ?%x*)$'
+  local before = argv[1] == 'all' and 1 or 0 -- arguments before the texts
+  local kind, a, b, c, asks, view = match(argv[1 + before] or '', limited)
+  if not kind or #argv - before ~= #keys then return nil end
   t = t or call('TIME')
   local now, raws = t[1] * 1000000 + t[2], nil
   local answers, texts, ttls, seen -- of a batch of several keys
-  local together, none = texts_from > keys_from, false -- of all or none; the states as they were are in texts[0] and below
-  if #keys == 1 and not together then
+  local none = false -- of all or none; the states as they were are in texts[0] and below
+  if #keys == 1 and before == 0 then
     raws = call('MGET', keys[1])
   else
     raws, answers, texts, ttls, seen = call('MGET', unpack(keys)), {}, {}, {}, {}
   end
-  local lives = seq and {} -- answers in the envelope
-  if seq then
-    local last
-    last, chain = match(raws[1] or '', '^1[eg](%d+) .* c(%d+)$')
-    epoch = match(raws[2] or '', '^[1-9]%d*$')
-    if not last or #last > 15 or last + 0 ~= seq - 1 or #chain > 16 or chain + 0 > now then return nil end
-    if not epoch or #epoch > 16 or epoch + 0 >= 2 ^ 53 then return nil end
-  end
 
   local window, head, tail, unit, refill, cap -- of the limit
   local period, tick, rate, win, past -- of a window; past: µs since it began
-  for i = 1 + keys_from, #keys do
-    if i > 1 + keys_from then
+  for i = 1, #keys do
+    if i > 1 then
       local letter
-      local text = argv[i - keys_from + texts_from]
-      letter, a, b, c, asks, view = match(text, '^=([bqfs])(%x+)r?(%x*) (%x+)s?%x* (%x[%x ,]*)v?(%x* ?%-?%x* ?%x*)$')
+      letter, a, b, c, asks, view = match(argv[i + before], limited)
       if letter then
         kind = letter
       else
-        asks, view = match(text, '^(%x[%x ,]*)v?(%x* ?%-?%x* ?%x*)$')
+        asks, view = match(argv[i + before], '^(%x[%x ,]*)(v?%x* ?%-?%x* ?%x*)$')
       end
       if not asks or seen[keys[i]] then return nil end
     end
@@ -119,15 +95,14 @@ local function run_plain(keys, argv, t)
       if level > cap then level = cap end
     end
 
-    if view and view ~= '' and (not seq or (match(view, '^(%x+) %-?%x+ %x+$') or '') ~= born) then return nil end
+    if view ~= '' then -- it tells nothing new if it is of this state, or if the bucket has been full since
+      local of, minus, left, at = match(view, '^v(%x+) (%-?)(%x+) (%x+)$')
+      if not of or window or before > 0 or match(asks, ',') then return nil end
+      if of ~= born and (born or minus ~= '' or #left > 13 or #at > 13) then return nil end
+      if not born and tonumber(left, 16) + (now - tonumber(at, 16)) * refill < cap then return nil end
+    end
     local n, granted, all = asks == '1' and 1 or tonumber(asks, 16), 0, true
-    if seq then
-      if not n or n < 1 or #asks > 13 or kind ~= 'b' or (n + 1) * unit > level then return nil end
-      granted = n
-      local life = (cap - level + n * unit) / refill -- of a lease, as in bucket_lease: the model compares envelopes
-      life = life - life % 1
-      lives[#lives + 1] = format('0 0 %d', life > 1000000 and 1000000 or life < 20000 and 0 or life)
-    elseif n then
+    if n then
       if n < 1 or #asks > 13 then return nil end
       if n * unit <= level then granted = n else all = false end
     else
@@ -140,7 +115,7 @@ local function run_plain(keys, argv, t)
 
     local text, ttl, answer
     local fresh = not born
-    if together then
+    if before > 0 then
       none = none or not all
       local at = 3 - 3 * i
       texts[at], texts[at - 1], texts[at - 2] = window and cur or level, window and prev, born or '0'
@@ -181,13 +156,9 @@ local function run_plain(keys, argv, t)
     end
     return {'none', unpack(answers)}
   end
-  for i = 1 + keys_from, #keys do
+  for i = 1, #keys do
     if texts[i] then call('SET', keys[i], texts[i], 'PX', ttls[i]) end
   end
-  if together then return {'all', unpack(answers)} end
-  if not seq then return answers end
-  if call('PTTL', keys[2]) < ttl then call('SET', keys[2], epoch, 'PX', format('%d', ttl + 1000)) end
-  call('SET', keys[1], format('1e%d %d %s c%s', seq, now, table.concat(lives, ' '), chain), 'PX', format('%d', ttl))
-  answers[2] = 'e' .. epoch
-  return {unpack(answers, 2, #keys)}
+  if before > 0 then return {'all', unpack(answers)} end
+  return answers
 end

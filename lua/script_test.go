@@ -37,6 +37,7 @@ func TestScriptHeaders(t *testing.T) {
 		"history.lua":     {"KEYS", "ARGV", "Reply", "Expiry"},
 		"main.lua":        {},
 		"plain.lua":       {"KEYS", "ARGV", "Op", "Limit", "Reply", "Result", "Source", "Time"},
+		"short.lua":       {"KEYS", "ARGV", "Reply", "Result", "Source", "Time"},
 		"groups.lua":      {"State", "Bound", "Lost"},
 		"members.lua":     {"State", "Lost", "Expiry"},
 		"fleet.lua":       {"KEYS", "ARGV", "Reply", "Expiry"},

@@ -10,6 +10,8 @@ import (
 var (
 	//go:embed plain.lua
 	plainSource string
+	//go:embed short.lua
+	shortSource string
 	//go:embed common.lua
 	commonSource string
 	//go:embed bucket.lua
@@ -70,16 +72,25 @@ const historyMain = "local t = redis.call('TIME')\nreturn run_history(KEYS[1], A
 
 const permitsMain = "local t = redis.call('TIME')\nreturn run_permits(KEYS, ARGV, t[1] * 1000000 + t[2])\n"
 
-// plainMain decides plain asks. In a script it comes before the definitions of batchLibrary. In a function, which defines them once,
-// it comes after them.
-const plainMain = "do local reply = run_plain(KEYS, ARGV) if reply then return reply end end\n"
+// firstMain decides short ops, and then other plain ops. The arguments of both functions are KEYS, ARGV and those in more. In a
+// script each is defined where it is called, and before the definitions of batchLibrary. A function of Redis defines all once, before.
+func firstMain(inScript bool, more string) string {
+	short, plain := "", ""
+	if inScript {
+		short, plain = shortSource, plainSource
+	}
+	const reply = "(KEYS, ARGV%s)\nif reply then return reply end\n"
+	return strings.ReplaceAll("local first = string.match(ARGV[1] or '', '^=?%l')\n"+
+		"if first == '=b' or first == 'e' then\n"+short+"local reply = run_short"+reply+
+		"end\nif first ~= 'e' then\n"+plain+"local reply = run_plain"+reply+"end\n", "%s)", more+")")
+}
 
-// batchOf is a script that decides plain asks by first, and any other batch by the rest. The definitions of the rest are in two
-// functions. Each call clears a slot of the stack for each local variable of a function, so plain asks need one with few. And to make
-// a function, Lua searches all open variables of the functions around it for each that it uses. For the variables of common.lua, which
-// all use, it searches once, for the inner function.
+// batchOf is a script that decides plain and short ops by first, and any other batch by the rest. The definitions of the rest are in
+// two functions. Each call clears a slot of the stack for each local variable of a function, so plain ops need one with few. And to
+// make a function, Lua searches all open variables of the functions around it for each that it uses. For the variables of common.lua,
+// which all use, it searches once, for the inner function.
 func batchOf(first, rest string) string {
-	return plainSource + first + "local function other(KEYS, ARGV)\n" + commonSource +
+	return first + "local function other(KEYS, ARGV)\n" + commonSource +
 		"return (function()\n" + batchDefinitions + rest + "end)()\nend\nreturn other(KEYS, ARGV)\n"
 }
 
@@ -93,7 +104,7 @@ type Script struct {
 // Settings tells the fleets' switches and limits. SetSwitch and SetLimit set or read one
 // of them. Permits is a message about calls in flight.
 var (
-	Batch     = newScript(batchOf(plainMain, mainSource))
+	Batch     = newScript(batchOf(firstMain(true, ""), mainSource))
 	History   = newScript(historyLibrary + historyMain)
 	Fleet     = newScript(groupsSource + membersSource + fleetSource)
 	Settings  = newScript(settingLibrary + settingsSource)

@@ -1,7 +1,6 @@
 package ratesync
 
 import (
-	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -21,6 +20,9 @@ const (
 	// bareWatched is the time for a server that is watched (Config.Watched). Envelopes
 	// then only show the loss of a part of the data. No promise covers such a loss.
 	bareWatched = 30 * time.Second
+	// bareTold is the time for a batch with views. Only an envelope shows that Redis has an older state than that of a
+	// view, because a failover lost writes. So such a loss goes unnoticed if it lost nothing but asks of this time.
+	bareTold = 100 * time.Millisecond
 )
 
 // chain is the batches with an envelope of a tag.
@@ -40,10 +42,18 @@ func (l *lane) chain(tag int) *chain {
 	return c
 }
 
-// checked reports whether losses of the tag's server are noticed without an envelope.
-func (l *lane) checked(tag int) bool {
-	since := time.Since(l.chain(tag).kept.Add(-EnvelopeTTL))
-	return since < bareFor || since < bareWatched && l.engine.watched(tag)
+// checked reports whether losses of the tag's server are noticed without an envelope. told reports whether the batch
+// tells views.
+func (l *lane) checked(tag int, told bool) bool {
+	return l.engine.enough(tag, time.Since(l.chain(tag).kept.Add(-EnvelopeTTL)), told)
+}
+
+// enough is checked for the time since a batch with an envelope.
+func (e *Engine) enough(tag int, since time.Duration, told bool) bool {
+	if told {
+		return since < bareTold
+	}
+	return since < bareFor || since < bareWatched && e.watched(tag)
 }
 
 // send freezes a batch. attempt then sends it.
@@ -54,8 +64,14 @@ func (l *lane) checked(tag int) bool {
 // such loss.
 func (l *lane) send(b *batch) {
 	l.frozen = b
-	tells := func(op wire.Op) bool { return !op.OnlyAsks() }
-	if l.misses > 0 || !l.checked(b.tag) || len(b.ops) == 0 || slices.ContainsFunc(b.ops, tells) {
+	asks, told := len(b.ops) > 0, false
+	for i := range b.ops {
+		asks, told = asks && b.ops[i].AsksByView(), told || !b.ops[i].OnlyAsks()
+	}
+	if b.uncertain {
+		l.misses = max(l.misses, 1)
+	}
+	if l.misses > 0 || !asks || !l.checked(b.tag, told) {
 		l.cover(b)
 	}
 }

@@ -248,6 +248,13 @@ func (i *item) account() [4]int64 {
 	return [4]int64{i.pending, i.inflight, i.paid, i.lost}
 }
 
+// count returns the number of answers, and the units that are uncertain.
+func (i *item) count() (answers int, uncertain int64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.answers), i.uncertain
+}
+
 func (i *item) lastAnswer() ratesync.Answer {
 	i.mu.Lock()
 	defer i.mu.Unlock()

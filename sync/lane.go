@@ -21,9 +21,14 @@ type lane struct {
 
 	refusing atomic.Bool // see Engine.Refusing
 
-	mu    sync.Mutex // guards queue and idle; never held during a call to Redis
+	mu    sync.Mutex // guards queue, left and idle; never held during a call to Redis
 	queue queue
+	left  []*batch      // of callers beside the lane
 	idle  chan struct{} // closed when the goroutine ends; nil: none runs
+
+	calm    atomic.Bool  // messages may go beside the batch of the owner: the last one had an answer
+	besides atomic.Int32 // number of messages beside it
+	proved  atomic.Int64 // ns after the engine was made: when the last answered batch with an envelope was sent
 
 	// owner holds an element while a goroutine exchanges a batch: the goroutine of the
 	// lane, or that of a caller (exchange).
@@ -76,6 +81,8 @@ type batch struct {
 	sent   time.Time // first attempt
 	urgent bool      // all items are urgent
 	missed bool      // an attempt with this envelope had no answer, so Redis may have applied it
+	// uncertain: a message without an envelope had no answer.
+	uncertain bool
 }
 
 // enqueue queues items for due.
@@ -89,7 +96,7 @@ func (l *lane) enqueue(due int64, items ...Item) {
 		if l.idle == nil && !l.start() { // closed: no goroutine would empty the queue
 			return
 		}
-		if l.queue.put(it, due); l.queue[0] == it {
+		if l.queue.put(it, due); len(l.queue) > 0 && l.queue[0] == it {
 			l.wake()
 		}
 	}
@@ -117,14 +124,15 @@ func (l *lane) wake() {
 // drop gives up the frozen batch and empties the queue. Call it only after the
 // goroutine has ended for good.
 func (l *lane) drop() {
-	l.mu.Lock()
-	l.queue.clear()
-	l.mu.Unlock()
 	if l.frozen == nil {
 		l.frozen = new(batch)
 	}
 	l.join(l.frozen)
+	l.takeLeft(l.frozen)
 	l.settle(func(_ int, it Item) { it.Drop() })
+	l.mu.Lock()
+	l.queue.clear()
+	l.mu.Unlock()
 }
 
 func (l *lane) settle(each func(i int, it Item)) {
@@ -133,6 +141,7 @@ func (l *lane) settle(each func(i int, it Item)) {
 	for i, it := range items {
 		each(i, it)
 	}
+	l.putBack(items...)
 }
 
 // run sends while there is something to send.
@@ -174,6 +183,9 @@ func (l *lane) next() (time.Duration, bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.left) > 0 {
+		return 0, true
+	}
 	if len(l.queue) == 0 {
 		l.full = false
 		l.yield(0)
@@ -205,25 +217,11 @@ func (l *lane) attempt(ctx context.Context) time.Duration {
 		b.sent = began
 	}
 	e := l.engine
-	e.messages.Add(1)
-	e.ops.Add(uint64(len(b.ops)))
-	if e.cfg.Begin != nil {
-		e.cfg.Begin()
-		defer e.cfg.End()
-	}
-	given := e.cfg.Timeout + e.Late()
-	bounded, cancel := context.WithTimeout(ctx, given)
-	reply, err := e.cfg.Caller.Batch(bounded, b.env, b.ops)
-	cancel()
-	took := time.Since(began)
-	if ctx.Err() != nil && err != nil {
-		err = context.Canceled // closing, or the caller has left: no evidence against Redis
-	}
-	call.End(e.Outcome(given, took, err))
+	reply, took, err := e.exchange(ctx, b, call)
+	l.calm.Store(err == nil && !l.apart)
 	switch {
 	case err == nil && !b.others(reply):
 		l.misses = 0
-		e.measured(took)
 		l.applied()
 		l.answered(reply, began)
 		if !b.urgent {
@@ -247,6 +245,29 @@ func (l *lane) attempt(ctx context.Context) time.Duration {
 	return 0
 }
 
+// exchange sends a batch once. It tells the breaker the outcome.
+func (e *Engine) exchange(ctx context.Context, b *batch, call circuit.Call) (reply wire.Reply, took time.Duration, err error) {
+	e.messages.Add(1)
+	e.ops.Add(uint64(len(b.ops)))
+	if e.cfg.Begin != nil {
+		e.cfg.Begin()
+		defer e.cfg.End()
+	}
+	given, began := e.cfg.Timeout+e.Late(), time.Now()
+	bounded, cancel := context.WithTimeout(ctx, given)
+	reply, err = e.cfg.Caller.Batch(bounded, b.env, b.ops)
+	cancel()
+	took = time.Since(began)
+	if ctx.Err() != nil && err != nil {
+		err = context.Canceled // closing, or the caller has left: no evidence against Redis
+	}
+	call.End(e.Outcome(given, took, err))
+	if err == nil {
+		e.measured(took)
+	}
+	return reply, took, err
+}
+
 // freeze builds the next batch from the items that are due. It returns false if no
 // item has an op. While Redis refuses batches, the batch is empty, so that a
 // refusal loses nothing.
@@ -259,38 +280,42 @@ func (l *lane) freeze() bool {
 		return true
 	}
 	now := time.Now()
-	items, urgent := l.due(now)
-	if !urgent {
+	b := &batch{tag: l.tag}
+	items := l.due(now, b)
+	if !b.urgent {
 		l.full = len(items) == wire.MaxOps
 	}
-	b := &batch{tag: l.tag, ops: make([]wire.Op, 0, len(items)), items: items[:0], urgent: urgent}
 	if l.apart && len(items) > 0 {
 		b.tag = int(items[0].Node().Tag)
 	}
+	none := items[:0]
 	for _, it := range items {
 		if op, ok := it.Freeze(now); ok {
-			b.ops = append(b.ops, op)
-			b.items = append(b.items, it)
+			b.ops, b.items = append(b.ops, op), append(b.items, it)
+		} else {
+			none = append(none, it)
 		}
 	}
+	l.putBack(none...)
 	if len(b.ops) == 0 {
 		return false
 	}
-	l.parts = b.splitPays()
+	l.parts = b.splitShort()
 	l.send(b)
 	return true
 }
 
-// due takes the items of the next batch from the queue. While other syncs are held
-// back, it takes urgent items only; urgent is then true.
-func (l *lane) due(now time.Time) (items []Item, urgent bool) {
+// due takes the items of the next batch from the queue, and moves the ops that were left to the lane into b. While other syncs
+// are held back, it takes urgent items only; b.urgent is then true.
+func (l *lane) due(now time.Time, b *batch) []Item {
 	then := l.engine.at(now)
-	if urgent = l.behind && then < l.resume; urgent {
+	if b.urgent = l.behind && then < l.resume; b.urgent {
 		then = -1
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.take(then, wire.MaxOps, l.apart), urgent
+	l.takeLeft(b)
+	return l.queue.take(then, wire.MaxOps-len(b.ops), l.apart)
 }
 
 // answered settles the batch. began is the start of the attempt that was
@@ -322,6 +347,7 @@ func (l *lane) look(reply wire.Reply, now, began time.Time) {
 	}
 	moved := c.epoch != 0 && reply.Epoch != c.epoch
 	c.kept, c.epoch = began.Add(EnvelopeTTL), reply.Epoch
+	l.proved.Store(l.engine.at(began))
 	if (gap || moved) && l.engine.cfg.OnLoss != nil {
 		l.engine.cfg.OnLoss(l.tag, sure)
 	}

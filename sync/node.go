@@ -44,6 +44,9 @@ type Node struct {
 	due   int64 // ns after the engine was made
 	place int32 // index in the queue plus one; 0: not queued; gone: removed
 
+	out    bool // a batch has the item, or is about to
+	wanted bool // the item is to be queued for due when it is back
+
 	// Tag is the item's tag. The item sets it before it is queued. It stands here
 	// because it fills padding and so costs no memory.
 	Tag uint16
@@ -95,6 +98,10 @@ const leastShrunk = 1024
 // item must not have been removed.
 func (q *queue) put(it Item, due int64) {
 	switch n := it.Node(); {
+	case n.out:
+		if n.place != gone && (!n.wanted || due < n.due) {
+			n.due, n.wanted = due, true
+		}
 	case n.place == 0:
 		n.due = due
 		heap.Push(q, it)
@@ -102,6 +109,29 @@ func (q *queue) put(it Item, due int64) {
 		n.due = due
 		heap.Fix(q, int(n.place)-1)
 	}
+}
+
+// takeOut takes an item out of the queue until putBack. It returns false if the item is out or gone.
+func (q *queue) takeOut(it Item) bool {
+	n := it.Node()
+	if n.out || n.place == gone {
+		return false
+	}
+	if n.place > 0 {
+		heap.Remove(q, int(n.place)-1)
+	}
+	n.out, n.wanted = true, false
+	return true
+}
+
+// putBack ends takeOut. It reports whether the item is queued now, because put was called meanwhile.
+func (q *queue) putBack(it Item) bool {
+	n := it.Node()
+	back := n.out && n.wanted && n.place != gone
+	if n.out, n.wanted = false, false; back {
+		heap.Push(q, it)
+	}
+	return back
 }
 
 // remove takes an item out of the queue for good.
@@ -121,7 +151,7 @@ func (q *queue) clear() {
 	*q = nil
 }
 
-// take removes and returns up to most items that are due at then or before. With one, they are all of the tag of the first.
+// take takes out up to most items that are due at then or before. With one, they are all of the tag of the first.
 func (q *queue) take(then int64, most int, one bool) []Item {
 	out := make([]Item, 0, min(len(*q), most))
 	var others []Item
@@ -132,6 +162,7 @@ func (q *queue) take(then int64, most int, one bool) []Item {
 			continue
 		}
 		out = append(out, it)
+		it.Node().out = true
 	}
 	for _, it := range others {
 		heap.Push(q, it)

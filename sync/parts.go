@@ -27,32 +27,37 @@ func (l *lane) split(b *batch) bool {
 	return true
 }
 
-// leastPays is the number of ops that only pay for which a message of their own is worth it.
-const leastPays = 2
+// leastShort is the number of short ops for which a message of their own is worth it.
+const leastShort = 2
 
-// splitPays takes the ops that only pay out of a batch with others, and returns the batch of these. A batch of one form is cheaper for
-// Redis. The others stay, because their callers may wait.
-func (b *batch) splitPays() []*batch {
-	n := 0
+// splitShort takes the ops that have the short form (wire.Op.Short) out of a batch with others, and returns the batch that is to be
+// sent after this one. A batch of one form is cheaper for Redis. The short ops go first if a caller waits for one of them.
+func (b *batch) splitShort() []*batch {
+	n, asks, bare := 0, false, true
 	for i := range b.ops {
-		if b.ops[i].Pays() {
-			n++
+		op := &b.ops[i]
+		bare = bare && op.AsksByView()
+		if op.Short() {
+			n, asks = n+1, asks || len(op.Asks) > 0
 		}
 	}
-	if n < leastPays || n == len(b.ops) {
+	if bare || n < leastShort || n == len(b.ops) {
 		return nil
 	}
-	pays := &batch{tag: b.tag, urgent: b.urgent, ops: make([]wire.Op, 0, n), items: make([]Item, 0, n)}
-	ops, items := b.ops[:0], b.items[:0]
-	for i, op := range b.ops {
-		if it := b.items[i]; op.Pays() {
-			pays.ops, pays.items = append(pays.ops, op), append(pays.items, it)
-		} else {
-			ops, items = append(ops, op), append(items, it)
+	short := &batch{tag: b.tag, urgent: b.urgent, ops: make([]wire.Op, 0, n), items: make([]Item, 0, n)}
+	others := &batch{tag: b.tag, urgent: b.urgent, ops: make([]wire.Op, 0, len(b.ops)-n), items: make([]Item, 0, len(b.ops)-n)}
+	for i := range b.ops {
+		to := others
+		if b.ops[i].Short() {
+			to = short
 		}
+		to.ops, to.items = append(to.ops, b.ops[i]), append(to.items, b.items[i])
 	}
-	b.ops, b.items = ops, items
-	return []*batch{pays}
+	if !asks {
+		short, others = others, short
+	}
+	*b = *short
+	return []*batch{others}
 }
 
 // splitTags makes the parts of a batch, and of the parts that wait, the next ones to be sent, one for each tag, if Redis

@@ -7,8 +7,8 @@ import (
 )
 
 // This file has the plain ops: the lone ask, which only asks for the units of waiting calls, and the payment, which only tells
-// owed units. They want neither a lease nor a next poll. Redis decides them at a fraction of the cost of other ops. The first
-// message with lone asks has no envelope: if Redis applies such an op twice, units are lost, but none is admitted twice.
+// owed units. Both may tell a view. They want neither a lease nor a next poll. Redis decides them at a fraction of the cost of
+// other ops. The first message with lone asks has no envelope: if Redis applies such an op twice, units are lost, but none is admitted twice.
 
 // mayBePlain reports whether the next op may be a plain one. No units are held, and the demand is too small for a lease. There is
 // no sign of contention, which next polls would share out.
@@ -38,16 +38,20 @@ func (a *Account) mayAskAlone(c *Conditions, asks []int64, now int64) bool {
 	if len(asks) == 0 || slices.Contains(asks, 0) { // an ask of 0 is a booking, before which Redis must have all units
 		return false
 	}
-	return a.Open() == 0 && !a.telling(c, now) && a.mayBePlain(c, now)
+	return a.Open() == 0 && a.mayBePlain(c, now)
 }
 
 // askAlone begins a sync with a lone ask.
-func (a *Account) askAlone(asks []int64, now int64) algo.Op {
+func (a *Account) askAlone(c *Conditions, asks []int64, now int64) algo.Op {
+	op := algo.Op{Asks: asks}
+	if a.telling(c, now) {
+		op.View = a.told(c)
+	}
 	a.frozen, a.asked, a.lone, a.aside, a.window = true, true, true, 0, 0
 	if a.stuckAt == 0 {
 		a.stuckAt = now
 	}
-	return algo.Op{Asks: asks}
+	return op
 }
 
 // mayPayAlone reports whether the next op may be a payment. Owed units of a window need their window. A payment that would leave

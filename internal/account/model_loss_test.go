@@ -161,11 +161,11 @@ func (w *world) lostAgain() {
 	l.lostAt, l.debited = w.redis.clock(w.now), w.redis.debited
 }
 
-// noteUntold notes a lone ask of p, which does not tell the view. In time the bucket of a view is full, also if Redis forgot the
+// noteUntold notes a lone ask of p that does not tell the view. In time the bucket of a view is full, also if Redis forgot the
 // view before that, together with units that were debited since.
-func (w *world) noteUntold(p *proc) {
+func (w *world) noteUntold(p *proc, op *algo.Op) {
 	v, l := &p.s.view, &w.losses
-	l.untold = l.untold || p.s.lone && v.known() && v.createdAt != 0 && l.count > 0 && v.redisAt <= l.lostAt
+	l.untold = l.untold || p.s.lone && op.View == (algo.View{}) && v.known() && v.createdAt != 0 && l.count > 0 && v.redisAt <= l.lostAt
 }
 
 // allSynced reports whether all views, and all answers in flight, are from after the last loss.

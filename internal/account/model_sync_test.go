@@ -25,7 +25,7 @@ func (w *world) freeze(p *proc) bool {
 		w.end(p)
 		return false
 	}
-	bare := w.bare && (op.OnlyAsks() || w.mutant == mutBareOwes && op.Gen == 0)
+	bare := w.bare && (op.OnlyAsks() || op.AsksByView() && w.now < p.sureUntil || w.mutant == mutBareOwes && op.Gen == 0)
 	if w.greedy && c.Mode != ModeDeferred && !bare {
 		op.Div, op.Demand, p.s.lone = 1, 1<<40, false
 	}
@@ -35,7 +35,7 @@ func (w *world) freeze(p *proc) bool {
 	if op.Ahead {
 		w.ahead.asked++
 	}
-	w.noteUntold(p)
+	w.noteUntold(p, &op)
 	p.frozen = &frozenOp{op, p.plan, modelBatch{id: p.id}, w.now}
 	if bare {
 		p.bares--
@@ -93,7 +93,7 @@ func (w *world) settle(p *proc, r modelReply) {
 		p.lost = w.now
 	}
 	if !f.batch.bare() {
-		p.epoch = r.epoch
+		p.epoch, p.sureUntil = r.epoch, f.sent+100e6 // as the sync engine: bareTold
 	}
 	if f.op.Ahead && r.ans.Gen != 0 {
 		w.ahead.units += r.ans.Lease

@@ -46,33 +46,35 @@ type world struct {
 
 // proc is one process: the parts of the entry and the sync engine besides the account.
 type proc struct {
-	id       int // new after each restart
-	place    int // of procs
-	s        Account
-	born     int64
-	evicted  int64 // ns; negative: never
-	word     Budget
-	left     int64 // units left in the budget
-	loaded   int64
-	until    int64 // the budget is good until then
-	plan     *Plan
-	next     *Plan // set by SetLimit, used from the next call of the key; nil: none
-	waiters  Waiters
-	calls    []*waitingCall // the calls of waiters, in order
-	seq      int64
-	bares    int64 // minus the number of batches without an envelope
-	frozen   *frozenOp
-	wants    Sync
-	asleep   int64 // the process is paused until then
-	credit   int64 // C as this process believes, at most the C of the world
-	broken   bool  // its breaker is open
-	epoch    int64 // the epoch in the last answer
-	lost     int64 // ns; time of the last notice of a loss
-	own      int64 // for a mutant: units that the process used itself
-	gaveUp   int64 // units that it gave up since its view came
-	backEnds int64 // ns; the end of the units that the batch in flight returns
-	taken    int64 // units that Redis had taken back when it gave the view
-	share    fallback.Share
+	id      int // new after each restart
+	place   int // of procs
+	s       Account
+	born    int64
+	evicted int64 // ns; negative: never
+	word    Budget
+	left    int64 // units left in the budget
+	loaded  int64
+	until   int64 // the budget is good until then
+	plan    *Plan
+	next    *Plan // set by SetLimit, used from the next call of the key; nil: none
+	waiters Waiters
+	calls   []*waitingCall // the calls of waiters, in order
+	seq     int64
+	bares   int64 // minus the number of batches without an envelope
+	// sureUntil is the time (ns) until which a batch that tells a view needs no envelope.
+	sureUntil int64
+	frozen    *frozenOp
+	wants     Sync
+	asleep    int64 // the process is paused until then
+	credit    int64 // C as this process believes, at most the C of the world
+	broken    bool  // its breaker is open
+	epoch     int64 // the epoch in the last answer
+	lost      int64 // ns; time of the last notice of a loss
+	own       int64 // for a mutant: units that the process used itself
+	gaveUp    int64 // units that it gave up since its view came
+	backEnds  int64 // ns; the end of the units that the batch in flight returns
+	taken     int64 // units that Redis had taken back when it gave the view
+	share     fallback.Share
 	member
 
 	admitted int64 // units

@@ -67,7 +67,7 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	}
 	switch plain := !again && !worth; {
 	case plain && a.mayAskAlone(c, asks, now):
-		return a.askAlone(asks, now), true
+		return a.askAlone(c, asks, now), true
 	case plain && a.mayPayAlone(c, asks, now):
 		return a.payAlone(c, now), true
 	}

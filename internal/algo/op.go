@@ -128,15 +128,18 @@ func (op Op) Asked() (units int64) {
 
 // OnlyAsks reports whether the op only asks for units, to be granted at once or not at
 // all. Applied twice, such an op loses units, and no unit is used twice.
-func (op Op) OnlyAsks() bool {
-	tells := op.Owed != 0 || op.Refund != 0 || op.View != (View{}) || op.Reset
+func (op *Op) OnlyAsks() bool { return op.View == (View{}) && op.AsksByView() }
+
+// AsksByView is OnlyAsks for an op that may tell a view.
+func (op *Op) AsksByView() bool {
+	tells := op.Owed != 0 || op.Refund != 0 || op.Reset || op.Lost && op.View != (View{})
 	leases := op.Demand != 0 || op.Div != 0 || op.Gen != 0 || op.Had != 0 || op.Keep != 0 || op.Back != 0 || op.Ahead
 	return len(op.Asks) > 0 && op.MaxDelay == 0 && !tells && !leases
 }
 
 // OnlyPays reports whether the op only tells owed units of the present, and may tell a
 // view.
-func (op Op) OnlyPays() bool {
+func (op *Op) OnlyPays() bool {
 	tells := op.Win != 0 || op.Refund != 0 || op.Lost || op.Reset
 	leases := op.Demand != 0 || op.Gen != 0 || op.Had != 0 || op.Keep != 0 || op.Back != 0 || op.Ahead
 	return op.Owed > 0 && len(op.Asks) == 0 && op.MaxDelay == 0 && !tells && !leases

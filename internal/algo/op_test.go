@@ -225,7 +225,7 @@ func TestOnlyAsks(t *testing.T) {
 	if !asks.OnlyAsks() || asks.Asked() != 5 {
 		t.Errorf("%+v: %v, %d", asks, asks.OnlyAsks(), asks.Asked())
 	}
-	if (algo.Op{}).OnlyAsks() {
+	if new(algo.Op).OnlyAsks() {
 		t.Error("an op without asks only asks")
 	}
 	harmless := map[string]bool{
@@ -250,5 +250,11 @@ func TestOnlyAsks(t *testing.T) {
 		if got := op.OnlyAsks(); got != harmless[name] {
 			t.Errorf("with %s: %v", name, got)
 		}
+		if got := op.AsksByView(); got != (harmless[name] || name == "View") {
+			t.Errorf("with %s, by a view: %v", name, got)
+		}
+	}
+	if op := (algo.Op{Asks: []int64{1}, View: algo.View{Born: 1}, Lost: true}); op.AsksByView() {
+		t.Error("an op that tells of a loss only asks")
 	}
 }

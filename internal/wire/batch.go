@@ -39,11 +39,12 @@ type Envelope struct {
 // EncodeBatch returns the KEYS and ARGV of a batch. All keys must share a
 // slot. There may be fewer keys than ops: plain asks of one key share a text.
 func EncodeBatch(env Envelope, ops []Op) (keys []string, argv []string) {
-	switch {
-	case env.Seq == 0 && allPlain(ops):
+	if env.Seq > 0 {
+		if div, short := allShort(ops); short {
+			return encodeShort(env, ops, div)
+		}
+	} else if allPlain(ops) {
 		return encodePlain(ops)
-	case env.Seq > 0 && allPay(ops):
-		return encodePays(env, ops)
 	}
 	return encode(env, ops, "")
 }

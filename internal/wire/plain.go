@@ -10,9 +10,9 @@ import (
 )
 
 // Plain ops: a batch without an envelope whose ops only ask for units of buckets,
-// queues or windows, or one with an envelope whose ops only pay, for buckets. It has a
-// short form, which lua/plain.lua specifies. Asks of one key and one limit share a text,
-// and Redis answers all of them by one text: the state after their asks. The answers follow from it: decidePlain computes them.
+// queues or windows, or one with an envelope whose ops only pay or ask, for buckets. It
+// has a short form, which lua/plain.lua and lua/short.lua specify. Asks of one key and one
+// limit share a text, and Redis answers all of them by one text: the state after their asks. The answers follow from it: decidePlain computes them.
 
 // mostPlain is the largest number that has a place in a text of plain asks.
 const mostPlain = 1 << 52
@@ -20,15 +20,17 @@ const mostPlain = 1 << 52
 // Plain reports whether an op only asks, for whole asks, under a limit whose kind has the
 // short form.
 func (op *Op) Plain() bool {
-	if !op.OnlyAsks() || op.Partial || op.Floor > 0 || op.Limit.Algorithm == hybridlimit.AlgSlidingLog {
-		return false
-	}
+	return op.AsksByView() && op.plainView() && op.wholeAsks() && op.Limit.Algorithm != hybridlimit.AlgSlidingLog
+}
+
+// wholeAsks reports whether the asks of an op have a place in a text.
+func (op *Op) wholeAsks() bool {
 	for _, n := range op.Asks {
 		if n < 1 || n >= mostPlain {
 			return false
 		}
 	}
-	return op.Since >= 0 && op.Since < mostPlain
+	return !op.Partial && op.Floor == 0 && op.Since >= 0 && op.Since < mostPlain
 }
 
 // plainView reports whether the view of an op has a place in its text: there is none, or it is that of a bucket.
@@ -44,30 +46,46 @@ func (op *Op) bucket() bool {
 	return op.Limit.Algorithm == hybridlimit.AlgTokenBucket || op.Limit.Algorithm == hybridlimit.AlgLeakyBucket
 }
 
-// Pays reports whether an op only pays, under a limit whose kind has the short form.
-func (op *Op) Pays() bool {
+// Short reports whether an op has a place in a batch with an envelope of the short form.
+func (op *Op) Short() bool { return op.pays() || op.asksOnce() }
+
+// asksOnce reports whether an op has one ask, and may tell a view.
+func (op *Op) asksOnce() bool {
+	return len(op.Asks) == 1 && op.AsksByView() && op.bucket() && op.plainView() && op.wholeAsks()
+}
+
+// pays reports whether an op only pays, under a limit whose kind has the short form.
+func (op *Op) pays() bool {
 	return op.OnlyPays() && op.bucket() && op.plainView() && op.Floor == 0 && !op.Upper && op.Owed < mostPlain &&
 		op.Div >= 0 && op.Div < mostPlain && op.Since >= 0 && op.Since < mostPlain
 }
 
-// allPay reports whether a batch with an envelope has the short form.
-func allPay(ops []Op) bool {
+// allShort reports whether a batch with an envelope has the short form. div is that of the
+// ops that pay.
+func allShort(ops []Op) (div int64, short bool) {
+	paid := false
 	for i := range ops {
-		if !ops[i].Pays() || ops[i].Div != ops[0].Div {
-			return false
+		switch op := &ops[i]; {
+		case op.pays():
+			if paid && op.Div != div {
+				return 0, false
+			}
+			div, paid = op.Div, true
+		case !op.asksOnce():
+			return 0, false
 		}
 	}
-	return len(ops) > 0
+	return div, len(ops) > 0
 }
 
-// encodePays returns the KEYS and ARGV of a batch of ops that only pay.
-func encodePays(env Envelope, ops []Op) (keys []string, argv []string) {
+// encodeShort returns the KEYS and ARGV of a batch with an envelope of the short form.
+func encodeShort(env Envelope, ops []Op, div int64) (keys []string, argv []string) {
 	keys, argv = make([]string, 2, len(ops)+2), make([]string, 1, len(ops)+1)
 	keys[0], keys[1] = env.Key, env.Epoch
 	buf := append(make([]byte, 0, 64), 'e')
 	buf = strconv.AppendInt(buf, env.Seq, 16)
 	buf = strconv.AppendInt(append(buf, ' '), env.TTL.Milliseconds(), 16)
-	buf = strconv.AppendInt(append(buf, ' '), ops[0].Div, 16)
+	buf = strconv.AppendInt(append(buf, ' '), div, 16)
 	argv[0] = string(buf)
 	for i := range ops {
 		op := &ops[i]
@@ -75,7 +93,12 @@ func encodePays(env Envelope, ops []Op) (keys []string, argv []string) {
 		if i == 0 || ops[i-1].Limit != op.Limit || ops[i-1].Since != op.Since {
 			buf = appendPlainLimit(buf, op)
 		}
-		buf = appendPlainView(strconv.AppendInt(buf, op.Owed, 16), op.View)
+		if op.Owed > 0 {
+			buf = strconv.AppendInt(buf, op.Owed, 16)
+		} else {
+			buf = strconv.AppendInt(append(buf, '+'), op.Asks[0], 16)
+		}
+		buf = appendPlainView(buf, op.View)
 		keys, argv = append(keys, op.Key), append(argv, string(buf))
 	}
 	return keys, argv
@@ -100,10 +123,12 @@ func allPlain(ops []Op) bool {
 	return len(ops) > 0
 }
 
-// together reports whether two ops share a text. After a change of the limit, only the
-// first op on a key converts the state, so the others may have a later Since.
+// together reports whether two ops share a text. An op with a view has one for itself.
+// After a change of the limit, only the first op on a key converts the state, so the others
+// may have a later Since.
 func together(first, op *Op) bool {
-	return first.Key == op.Key && first.Limit == op.Limit && (first.Since == 0) == (op.Since == 0)
+	same := first.Key == op.Key && first.Limit == op.Limit && (first.Since == 0) == (op.Since == 0)
+	return same && first.View == (View{}) && op.View == (View{})
 }
 
 // lone is the groups of a batch of one op. It is never changed.
@@ -154,6 +179,7 @@ func encodePlain(ops []Op) (keys []string, argv []string) {
 				buf = strconv.AppendInt(buf, n, 16)
 			}
 		}
+		buf = appendPlainView(buf, first.View)
 		keys[i], argv[i] = first.Key, string(buf)
 	}
 	return keys, argv
@@ -267,9 +293,9 @@ func decodeNone(texts []string, ops []Op) (Reply, error) {
 	return r, nil
 }
 
-// decodePays reads the texts that answer a batch of ops that only pay.
-func decodePays(texts []string, ops []Op) (Reply, error) {
-	if !allPay(ops) || len(texts) != len(ops)+1 {
+// decodeShort reads the texts that answer a batch with an envelope of the short form.
+func decodeShort(texts []string, ops []Op) (Reply, error) {
+	if _, short := allShort(ops); !short || len(texts) != len(ops)+1 {
 		return Reply{}, fmt.Errorf("%w: %d texts for a batch of another form", ErrReply, len(texts))
 	}
 	head := reader{rest: texts[0], ok: true}
@@ -280,24 +306,25 @@ func decodePays(texts []string, ops []Op) (Reply, error) {
 	}
 	for i := range ops {
 		limit := algo.LimitOf(ops[i].Limit)
-		got, ok := readOutcome(texts[i+1], limit, ops[i].Owed)
+		units := ops[i].Owed + ops[i].Asked()
+		got, ok := readOutcome(texts[i+1], limit, units)
 		if i == 0 {
 			r.Now = got.now
 		}
-		if !ok || got.now != r.Now || got.granted != ops[i].Owed || got.left < limit.Bucket.Unit || !decidePays(limit, got, &ops[i], &r.Answers[i]) {
+		if !ok || got.now != r.Now || got.granted != units || ops[i].Owed > 0 && got.left < limit.Bucket.Unit || !decideShort(limit, got, &ops[i], &r.Answers[i]) {
 			return Reply{}, fmt.Errorf("%w: %.99q is no answer to op %d", ErrReply, texts[i+1], i)
 		}
 	}
 	return r, nil
 }
 
-// decidePays computes the answer to an op that only pays. It reports whether Redis can have come to that outcome.
-func decidePays(l algo.Limit, o outcome, op *Op, answer *Answer) bool {
+// decideShort computes the answer to an op of the short form. It reports whether Redis can have come to that outcome.
+func decideShort(l algo.Limit, o outcome, op *Op, answer *Answer) bool {
 	state, ok := before(l, o)
 	if !ok {
 		return false
 	}
-	_, *answer, ok = l.Apply(state, algo.Op{Owed: op.Owed, Div: op.Div}, o.now)
+	_, *answer, ok = l.Apply(state, algo.Op{Owed: op.Owed, Asks: op.Asks, Div: op.Div}, o.now)
 	return ok && answer.Level == o.left
 }
 
@@ -311,7 +338,7 @@ type outcome struct {
 }
 
 // readOutcome reads the answer to asks for asked units. It reports whether the text is
-// one that plain.lua writes.
+// one that plain.lua or short.lua writes.
 func readOutcome(text string, l algo.Limit, asked int64) (outcome, bool) {
 	r := reader{rest: text, ok: true}
 	window := l.Window.Period > 0
@@ -365,7 +392,7 @@ func decidePlain(l algo.Limit, o outcome, ops []Op, group []int, answers []Answe
 }
 
 // before returns the state before the asks, at the time of the asks. It returns false
-// for a state that plain.lua leaves to the script's other way.
+// for a state that plain.lua and short.lua leave to the script's other way.
 func before(l algo.Limit, o outcome) (algo.State, bool) {
 	if o.now < 1 || o.now > 1<<53 {
 		return algo.State{}, false

@@ -92,7 +92,7 @@ func decodeTexts(list []any, ops []Op) (Reply, error) {
 	}
 	switch {
 	case strings.HasPrefix(texts[0], "e"):
-		return decodePays(texts, ops)
+		return decodeShort(texts, ops)
 	case texts[0] == headAll:
 		return decodePlain(texts[1:], ops)
 	case texts[0] == headNone:
