@@ -8,7 +8,8 @@ import (
 
 // This file has the plain ops: the lone ask, which only asks for the units of waiting calls, and the payment, which only tells
 // owed units. Both may tell a view. They want neither a lease nor a next poll. Redis decides them at a fraction of the cost of
-// other ops. The first message with lone asks has no envelope: if Redis applies such an op twice, units are lost, but none is admitted twice.
+// other ops. The first message with lone asks has no envelope: if Redis applies such an op twice, units are lost, but none is
+// admitted twice.
 
 // mayBePlain reports whether the next op may be a plain one. No units are held, and the demand is too small for a lease. There is
 // no sign of contention, which next polls would share out.
