@@ -168,6 +168,10 @@ type item struct {
 	mu        sync.Mutex
 	pending   int64
 	asks      []int64 // of the next ops
+	once      bool    // asks are those of the next op only
+	asked     int64   // units that the op in flight asks for
+	granted   int64   // such units that were answered
+	refused   int64   // such units that were dropped
 	uncertain int64
 	inflight  int64
 	frozen    bool
@@ -188,6 +192,13 @@ func (i *item) owe(n int64) {
 	i.pending += n
 }
 
+// ask lets the next op ask for units.
+func (i *item) ask(n int64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.asks = append(i.asks, n)
+}
+
 func (i *item) Freeze(time.Time) (wire.Op, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -200,6 +211,10 @@ func (i *item) Freeze(time.Time) (wire.Op, bool) {
 	i.frozen, i.inflight, i.pending = true, i.pending, 0
 	op := wire.Op{Key: i.name, Limit: limit}
 	op.Owed, op.Asks = i.inflight, i.asks
+	i.asked = op.Asked()
+	if i.once {
+		i.asks = nil
+	}
 	return op, true
 }
 
@@ -219,6 +234,7 @@ func (i *item) Settle(a ratesync.Answer) {
 		i.t.Errorf("%s: got the answer to %d units, want that to %d", i.name, a.Level, n)
 	}
 	i.paid += n
+	i.granted += i.asked
 	i.answers = append(i.answers, a)
 	i.mu.Unlock()
 	if i.onSettle != nil {
@@ -235,6 +251,7 @@ func (i *item) Uncertain(op wire.Op) {
 func (i *item) Drop() {
 	i.mu.Lock()
 	i.lost += i.thaw("Drop")
+	i.refused += i.asked
 	i.mu.Unlock()
 	if i.onDrop != nil {
 		i.onDrop()

@@ -22,12 +22,17 @@ type ledger struct {
 	rng     *rand.Rand
 	last    map[string]int64 // sequence by envelope
 	applied map[string]int64 // units by op key
+	asked   map[string]int64 // units that were asked for and granted, by op key
 	late    []attempt        // copies still in flight
 	faulty  bool
 }
 
 func (l *ledger) deliver(a attempt) wire.Reply {
 	r := replyTo(a)
+	if a.env.Seq == 0 {
+		l.grant(a)
+		return r
+	}
 	switch last := l.last[a.env.Key]; {
 	case a.env.Seq < last:
 		return wire.Reply{Stale: true}
@@ -39,7 +44,14 @@ func (l *ledger) deliver(a attempt) wire.Reply {
 	for key, n := range a.owed() {
 		l.applied[key] += n
 	}
+	l.grant(a)
 	return r
+}
+
+func (l *ledger) grant(a attempt) {
+	for i := range a.ops {
+		l.asked[a.ops[i].Key] += a.ops[i].Asked()
+	}
 }
 
 // script decides an attempt's fate with the lock held, then waits without it.
@@ -48,6 +60,9 @@ func (l *ledger) script(ctx context.Context, a attempt) (wire.Reply, error) {
 	fate := 9
 	if l.faulty {
 		fate = l.rng.IntN(10)
+	}
+	if a.env.Seq == 0 && (fate == 4 || fate == 5) { // it is sent once
+		fate = 9
 	}
 	there, back := time.Duration(l.rng.Int64N(int64(rtt))), time.Duration(l.rng.Int64N(int64(rtt)))
 	if fate == 8 {
@@ -100,22 +115,26 @@ func (l *ledger) keep(a attempt) {
 	l.late = append(l.late, a)
 }
 
-// schedule is one run: many items that owe units at random times, over a network that
-// fails for a while.
+// schedule is one run: many items that owe units at random times, and callers that ask for units of others, over a network
+// that fails for a while.
 type schedule struct {
 	*world
 	rng    *rand.Rand
 	ledger *ledger
 	items  []*item
 	owed   []int64 // units given to each item
+	asking sync.WaitGroup
 }
+
+// asks reports whether callers ask for units of an item.
+func asks(i int) bool { return i%3 == 2 }
 
 func newSchedule(t *testing.T, rng *rand.Rand) *schedule {
 	s := &schedule{
 		rng: rng,
 		ledger: &ledger{
 			rng:  rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64())),
-			last: map[string]int64{}, applied: map[string]int64{}, faulty: true,
+			last: map[string]int64{}, applied: map[string]int64{}, asked: map[string]int64{}, faulty: true,
 		},
 	}
 	cfg := calm
@@ -126,6 +145,7 @@ func newSchedule(t *testing.T, rng *rand.Rand) *schedule {
 	s.redis.script = s.ledger.script
 	for i := range 1 + rng.IntN(3*wire.MaxOps) {
 		s.items = append(s.items, newItem(t, fmt.Sprint(i), 0))
+		s.items[i].once = asks(i)
 	}
 	s.owed = make([]int64, len(s.items))
 	return s
@@ -135,6 +155,13 @@ func newSchedule(t *testing.T, rng *rand.Rand) *schedule {
 func (s *schedule) act() {
 	i := s.rng.IntN(len(s.items))
 	n := s.rng.Int64N(4)
+	if asks(i) && s.rng.IntN(8) > 0 {
+		s.items[i].ask(1 + n)
+		most := time.Duration(1 + s.rng.Int64N(int64(2*timeout)))
+		s.asking.Go(func() { s.Exchange(s.t.Context(), i%tags, s.items[i], most) })
+		s.pause()
+		return
+	}
 	s.owed[i] += n
 	s.items[i].owe(n)
 	tag := i % tags // a key lives in one lane
@@ -144,6 +171,10 @@ func (s *schedule) act() {
 	case 1, 2:
 		s.Enqueue(tag, s.items[i], now().Add(time.Duration(s.rng.Int64N(int64(50*time.Millisecond)))))
 	}
+	s.pause()
+}
+
+func (s *schedule) pause() {
 	if s.rng.IntN(3) == 0 {
 		time.Sleep(time.Duration(s.rng.Int64N(int64(20 * time.Millisecond))))
 	}
@@ -165,7 +196,9 @@ func TestEveryUnitOnce(t *testing.T) {
 			closed := rng.IntN(3) == 0
 			if closed {
 				s.Close()
-			} else {
+			}
+			s.asking.Wait()
+			if !closed {
 				s.settle()
 			}
 			s.check(closed)
@@ -201,6 +234,9 @@ func (s *schedule) check(closed bool) {
 	for i, it := range s.items {
 		pending, inflight, paid, lost := it.split()
 		applied := s.ledger.applied[it.name]
+		if sent, granted, more := s.ledger.asked[it.name], it.granted, it.uncertain+it.refused; sent < granted || sent > granted+more {
+			s.t.Errorf("item %d: Redis has granted %d, %d were answered, %d may be lost", i, sent, granted, more)
+		}
 		switch {
 		case inflight != 0 || pending+paid+lost != s.owed[i]:
 			s.t.Errorf("item %d: owed %d; %d pending, %d in flight, %d paid, %d lost", i, s.owed[i], pending, inflight, paid, lost)
