@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -19,8 +20,11 @@ var plainWays = []string{
 // payWays are the ways of payments, in the same way. Only buckets have them.
 var payWays = []string{
 	"pays, one", "pays, several", "pays, with a view", "pays, with an ask", "pays, one, the other way", "pays, several, the other way",
-	"plain, with a view",
+	"plain, with a view", "pays, with a ledger", "plain, with a ledger",
 }
+
+// ledger matches the text of a state with leases.
+var ledger = regexp.MustCompile(` [op][0-9a-f]+$`)
 
 // plain returns an op on the key of op that only asks.
 func (d *differ) plain(op wire.Op) algo.Op {
@@ -35,13 +39,24 @@ func (d *differ) plain(op wire.Op) algo.Op {
 	return p
 }
 
-// own moves an op to a key for plain asks only. Its state has no debt and no ledger.
+// own moves an op to a key for plain ops and leases only. Its state has no debt.
 func (d *differ) own(op *wire.Op) {
 	op.Key = "own-" + op.Key
 	if limit, ok := d.home[op.Key]; ok && d.rng.IntN(50) > 0 {
 		op.Limit = limit
 	}
 	d.home[op.Key] = op.Limit
+}
+
+// lease makes leases on such keys of some ops for buckets: on two keys, because a lease leaves refusals to the other way.
+func (d *differ) lease(ops []wire.Op) {
+	for i := range ops {
+		if ops[i].Limit.Algorithm == hybridlimit.AlgTokenBucket && ops[i].Key < "k10" && d.rng.IntN(4) == 0 {
+			d.leased = ops[i].Key
+			d.own(&ops[i])
+			ops[i].Op = algo.Op{Owed: 1, Demand: 1 + d.rng.Int64N(1e6), Div: 2, Since: ops[i].Since}
+		}
+	}
 }
 
 // tell gives an op for a bucket a view.
@@ -74,22 +89,25 @@ func (d *differ) plainBatch(ops []wire.Op) wire.Reply {
 	if len(ops) > len(keys) {
 		d.saw["plain, together"]++
 	}
-	if _, short := texts[0].(string); short && ops[0].View.Born > 0 {
+	if text, short := texts[0].(string); short && ops[0].View.Born > 0 {
 		d.saw["plain, with a view"]++
+	} else if short && ledger.MatchString(text) {
+		d.saw["plain, with a ledger"]++
 	}
-	switch text := texts[0].(type) {
-	case string:
-		d.saw[fmt.Sprintf("plain, %s, granted %t", size, text[0] == '1')]++
-	default:
+	if _, short := texts[0].(string); !short {
 		d.saw["plain, "+size+", the other way"]++
+		return reply
+	}
+	for _, text := range texts {
+		d.saw[fmt.Sprintf("plain, %s, granted %t", size, text.(string)[0] == '1')]++
 	}
 	return reply
 }
 
 // payments turns ops into ops that only pay, or have one ask, for buckets, mostly on keys with neither debt nor ledger. It reports
 // whether any is left.
-func (d *differ) payments(ops *[]wire.Op) bool {
-	own, views, once := d.rng.IntN(4) > 0, d.rng.IntN(2) == 0, d.rng.IntN(8) > 0
+func (d *differ) payments(ops *[]wire.Op, own bool) bool {
+	own, views, once := own || d.rng.IntN(4) > 0, d.rng.IntN(2) == 0, d.rng.IntN(8) > 0
 	most := 1 + d.rng.IntN(8)*d.rng.IntN(2)
 	div, seen := 2+2*d.rng.Int64N(3), map[string]bool{}
 	var out []wire.Op
@@ -138,6 +156,8 @@ func (d *differ) payBatch(ops []wire.Op) wire.Reply {
 	}
 	if _, short := raw.([]any)[0].(string); !short {
 		what += ", the other way"
+	} else if text, _ := raw.([]any)[1].(string); ledger.MatchString(text) {
+		d.saw["pays, with a ledger"]++
 	} else if ops[0].View.Born > 0 {
 		d.saw["pays, with a view"]++
 	} else if len(ops[0].Asks) > 0 {

@@ -59,6 +59,7 @@ type differ struct {
 	old    map[string]cell        // earlier states
 	seen   map[string][]wire.View // views that processes remember
 	held   map[string][]booked    // leases of processes in the ledger
+	leased string                 // a key of which the last batch had a lease on the key for plain ops
 	home   map[string]hybridlimit.Limit
 	ops    int
 	saw    map[string]int // effects of the ops, counted
@@ -145,9 +146,13 @@ func (d *differ) round() {
 	for i := range ops {
 		ops[i] = d.op()
 	}
+	leased := d.leased != ""
+	if leased {
+		ops[0].Key, d.leased = d.leased, ""
+	}
 	plain := d.rng.IntN(2) == 0 // most calls of global are of this form, and have a way of their own
 	if plain {
-		own := d.rng.IntN(2) == 0 // on keys that no other ops use
+		own := leased || d.rng.IntN(2) == 0 // on keys that no other ops use
 		if own {
 			ops = ops[:min(len(ops), 8)]
 		}
@@ -165,7 +170,10 @@ func (d *differ) round() {
 	sent := time.Now()
 	var reply wire.Reply
 	var waits []int64
-	pays := !plain && d.rng.IntN(2) == 0 && d.payments(&ops)
+	pays := !plain && (leased || d.rng.IntN(2) == 0) && d.payments(&ops, leased)
+	if !plain && !pays {
+		d.lease(ops)
+	}
 	switch {
 	case plain:
 		reply = d.plainBatch(ops)
@@ -359,6 +367,9 @@ func entries(members []redis.Z) []algo.Entry {
 func (d *differ) step() int64 {
 	scale := []int64{0, 1, 10, 1000, 50_000, 1_000_000, 60_000_000, 3_600_000_000, 3 * 86_400_000_000}
 	n := d.rng.Int64N(scale[d.rng.IntN(len(scale))] + 1)
+	if d.leased != "" {
+		return d.rng.Int64N(algo.MaxLease)
+	}
 	switch d.rng.IntN(20) {
 	case 0:
 		return -d.rng.Int64N(algo.ClockSlack + 1)

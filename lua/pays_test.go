@@ -13,7 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Payments are decided without the definitions of all other batches, if the state has neither debt nor ledger, and the envelope is
+// Payments are decided without the definitions of all other batches, if the state has neither debt nor a next poll, and the envelope is
 // that of the batch before. TestLuaEqualsGo compares their answers with those of the Go twin.
 func TestPayment(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
@@ -48,7 +48,12 @@ func TestPayment(t *testing.T) {
 			{"an ask that is refused", plain, algo.Op{Asks: []int64{4}}, before, false},
 			{"less than a unit would be left", plain, algo.Op{Owed: 3}, before, false},
 			{"debt", with(func(s *algo.State) { s.Level = -1 }), algo.Op{Owed: 1}, before, false},
-			{"a lease is out", with(func(s *algo.State) { s.Out[0] = 5 }), algo.Op{Owed: 1}, before, false},
+			{"a lease is out", with(func(s *algo.State) { s.Out[0] = 5 }), algo.Op{Owed: 1}, before, true},
+			{"an older lease is out", with(func(s *algo.State) { s.Out[1] = 5 }), algo.Op{Owed: 1, Div: 4}, before, true},
+			{"leases are out", with(func(s *algo.State) { s.Out = [2]int64{3, 5} }), algo.Op{Asks: []int64{2}}, before, true},
+			{"leases were out", with(func(s *algo.State) { s.Out, s.Last = [2]int64{3, 90}, start-18e5; s.Born = s.Last }), algo.Op{Owed: 1}, before, true},
+			{"old leases were out", with(func(s *algo.State) { s.Out, s.Last = [2]int64{3, 90}, start-5e6; s.Born = s.Last }), algo.Op{Owed: 1}, before, true},
+			{"leases hold the refill back", with(func(s *algo.State) { s.Out, s.Last = [2]int64{99, 0}, start-9e5; s.Born = s.Last }), algo.Op{Owed: 2}, before, false},
 			{"a poll was given out", with(func(s *algo.State) { s.Slot = start + 5e6 }), algo.Op{Owed: 1}, before, false},
 			{"it was reset", with(func(s *algo.State) { s.Reset = start - 5 }), algo.Op{Owed: 1}, before, false},
 			{"another limit", with(func(s *algo.State) { s.Unit = 2 * b.Unit }), algo.Op{Owed: 1}, before, false},

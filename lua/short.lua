@@ -9,15 +9,17 @@
 --         one: "v<born> <level> <at>"
 -- Reply:  one text per op, as in plain.lua: one text, or a list. With an envelope a list
 --         that begins with "e<epoch>"
--- Result: nil for any other batch, and for a state with debt, with a field such as the
+-- Result: nil for any other batch, and for a state with debt, with another field than the
 --         ledger, of another limit or of the future, or that is not the one of the view.
---         With an envelope also if an op that pays leaves less than a unit, if an ask is
---         refused, or if the envelope is not that of the batch before. run_plain or
---         run_batch decide then, by the same arguments.
+--         Also if an ask is refused and there is a ledger. With an envelope also if an op
+--         that pays leaves less than a unit, if an ask is refused, or if the envelope is
+--         not that of the batch before. run_plain or run_batch decide then, by the same
+--         arguments.
 -- Source: bucket.lua and lease.lua, for these inputs. It changes with them.
 -- Time:   t is nil, for Redis's clock, or {s, µs} of a test.
 local function run_short(keys, argv, t)
-  local match, find, format, tonumber, call = string.match, string.find, string.format, tonumber, redis.call
+  local match, find, format, sub, max = string.match, string.find, string.format, string.sub, math.max
+  local tonumber, call = tonumber, redis.call
   local count, first = #keys, 1 -- first: the place of the first key of an op
   local now, raws, seq, ttl, epoch, chain
   if find(argv[1], 'e', 1, true) == 1 then
@@ -61,19 +63,40 @@ local function run_short(keys, argv, t)
       if n < 1 or told and not find(text, '^%+?%x+v%x+ %-?%x+ %x+$') then return nil end
     end
 
-    local level, life, born, since = cap, 0, nil, 0
+    local level, life, born, since, top, ledger = cap, 0, nil, 0, cap, ''
     if not head then
       return nil
     elseif raw then
       if find(raw, head, 1, true) ~= 1 then return nil end
       local l, age, debited, more
       l, age, born, debited, more = match(raw, '^(%x+) (%x+) ([1-9a-f]%x*) (%x+)(.*)$', #head + 1)
-      if more ~= tail or #l > 13 or #age > 13 or #born > 13 or #debited > 13 then return nil end
+      if not more or #l > 13 or #age > 13 or #born > 13 or #debited > 13 then return nil end
       level, life, since = tonumber(l, 16), now - tonumber(born, 16), tonumber(debited, 16)
       local idle = life - tonumber(age, 16)
       if idle < 0 then return nil end -- the clock stepped back
+      if more ~= tail then -- as in bucket_advance
+        if sub(more, 1, #tail) ~= tail then return nil end
+        more = sub(more, #tail + 1)
+        local out, older = match(more, '^ o(%x+)') or '0', match(more, ' p(%x+)$') or '0'
+        if (out ~= '0' and ' o' .. out or '') .. (older ~= '0' and ' p' .. older or '') ~= more then return nil end
+        if #out > 13 or #older > 13 then return nil end
+        out, older = tonumber(out, 16), tonumber(older, 16)
+        local last = now - idle
+        local edge = last - last % 1000000 + 1000000
+        while out + older > 0 and edge <= now do
+          level = level + (edge - last) * refill
+          top = max(0, cap - (out + older) * unit)
+          if level > top then level = top end
+          last = edge -- one by one: gopher-lua would mix them up
+          older = out
+          out = 0
+          edge = edge + 1000000
+        end
+        idle, top = now - last, max(0, cap - (out + older) * unit)
+        ledger = (out > 0 and format(' o%x', out) or '') .. (older > 0 and format(' p%x', older) or '')
+      end
       level = level + idle * refill
-      if level > cap then level = cap end
+      if level > top then level = top end
       if told and not find(text, 'v' .. born .. ' ', 1, true) then return nil end
     elseif told then -- the view tells nothing new if the bucket has been full since
       local left, at = match(text, ' (%x+) (%x+)$')
@@ -84,17 +107,18 @@ local function run_short(keys, argv, t)
     local cost = n * unit
     if seq then
       if (pays and cost + unit or cost) > level then return nil end
-      local lease = (pays and cap - level + cost or cap - level) / refill -- its life, as in bucket_lease
+      local lease = (pays and top - level + cost or top - level) / refill -- its life, as in bucket_lease
       lives[i - 2] = lease < 20000 and pays and '0 0 0'
         or format('%d 0 %d', pays and 0 or n, lease < 20000 and 0 or lease > 1000000 and 1000000 or lease - lease % 1)
     end
     if cost > level then
+      if ledger ~= '' then return nil end
       text = format('00 %x %s %s %s', level, born or '0', t[1], t[2])
       if count == 1 then return text end
       texts[i] = text
     else
       level = level - cost
-      text = format('%s%x %x %s %x%s', head, level, life, born or format('%x', now), since + n, tail)
+      text = format('%s%x %x %s %x%s%s', head, level, life, born or format('%x', now), since + n, tail, ledger)
       local scaled = cap - level + 1000 * refill - 1
       local ms = (scaled - scaled % (1000 * refill)) / (1000 * refill) + 2000 -- rounded up; as bucket_write
       if ms ~= lasts then lasts, written = ms, format('%d', ms) end

@@ -330,11 +330,12 @@ func decideShort(l algo.Limit, o outcome, op *Op, answer *Answer) bool {
 
 // outcome is the answer to the ops of one text.
 type outcome struct {
-	granted int64 // units
-	left    int64 // after the asks: the level of a bucket or queue; the count of a window
-	prev    int64 // of a window: the count of the one before
-	born    int64 // 0: there was no state
-	now     int64 // µs of Redis time
+	granted int64    // units
+	out     [2]int64 // of a bucket: its ledger
+	left    int64    // after the asks: the level of a bucket or queue; the count of a window
+	prev    int64    // of a window: the count of the one before
+	born    int64    // 0: there was no state
+	now     int64    // µs of Redis time
 }
 
 // readOutcome reads the answer to asks for asked units. It reports whether the text is
@@ -370,6 +371,7 @@ func readOutcome(text string, l algo.Limit, asked int64) (outcome, bool) {
 	o.born = r.number(16)
 	o.now = o.born + age
 	r.number(16) // since
+	o.out = r.fields(l)
 	return o, r.ended() && o.born > 0
 }
 
@@ -412,7 +414,7 @@ func before(l algo.Limit, o outcome) (algo.State, bool) {
 		}
 		level := o.left + o.granted*b.Unit
 		full = level == b.Cap
-		s.Unit, s.Refill, s.Level, s.Last = b.Unit, b.Refill, level, o.now
+		s.Unit, s.Refill, s.Level, s.Last, s.Out = b.Unit, b.Refill, level, o.now, o.out
 		if b.Queue {
 			s.Level -= b.Cap
 		}
@@ -429,8 +431,8 @@ type reader struct {
 	ok   bool // all so far were readable
 }
 
-// state reads the begin and the end of the text of a state that was written under a
-// limit, without memory for the expected text.
+// state reads the begin of the text of a state that was written under a limit, without
+// memory for the expected text.
 func (r *reader) state(l algo.Limit) {
 	unit, begin := l.Bucket.Unit, "1"+string(l.Kind.Letter())
 	if l.Window.Period > 0 {
@@ -443,17 +445,22 @@ func (r *reader) state(l algo.Limit) {
 	if l.Kind == algo.KindQueue {
 		r.skip("-")
 	}
-	end := len(r.rest)
-	if i := strings.LastIndex(r.rest, " r"); i >= 0 {
-		refill := reader{rest: r.rest[i+len(" r"):], ok: true}
-		if refill.number(16) != l.Bucket.Refill || l.Bucket.Refill < 2 || !refill.ended() {
-			r.ok = false
-		}
-		end = i
-	} else if l.Bucket.Refill > 1 {
-		r.ok = false
+}
+
+// fields reads the end of the text of a bucket or queue, and returns the ledger.
+func (r *reader) fields(l algo.Limit) (out [2]int64) {
+	if l.Bucket.Refill > 1 {
+		r.skip("r")
+		r.ok = r.number(16) == l.Bucket.Refill && r.ok
 	}
-	r.rest = r.rest[:end]
+	for i, letter := range [2]string{"o", "p"} {
+		if l.Kind == algo.KindBucket && strings.HasPrefix(r.rest, letter) {
+			r.skip(letter)
+			out[i] = r.number(16)
+			r.ok = r.ok && out[i] > 0
+		}
+	}
+	return out
 }
 
 // skip takes away the begin of the text.

@@ -83,7 +83,7 @@ func TestDecodePlain(t *testing.T) {
 		ops []wire.Op
 	}{
 		"no text": {"", one}, "OK": {"OK", one}, "another kind": {"1q186a0 -493e0 ff 643706cbd2f01 7", one},
-		"another unit": {"1b2711 186a0 ff 643706cbd2f01 7", one}, "another refill": {good + " r3", one}, "a ledger": {good + " o3", one},
+		"another unit": {"1b2711 186a0 ff 643706cbd2f01 7", one}, "another refill": {good + " r3", one}, "an empty ledger": {good + " o0", one}, "the ledger the wrong way round": {good + " p3 o3", one}, "a next poll": {good + " t3", one},
 		"short": {"1b2710 186a0 ff 643706cbd2f01", one}, "words": {"1b2710 186a0 ff 643706cbd2f01 x", one}, "negative": {"1b2710 -5 ff 643706cbd2f01 7", one},
 		"more than full": {"1b2710 1e8480 ff 643706cbd2f01 7", one}, "not born": {"1b2710 186a0 ff 0 7", one}, "huge": {"1b2710 186a0 20000000000000 643706cbd2f01 7", one},
 		"refused what fits": {"00 186a0 643706cbd2f01 1763000000 0", one}, "granted in part": {"01 186a0 643706cbd2f01 1763000000 0", asks(bucket, []int64{5})},
