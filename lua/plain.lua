@@ -5,8 +5,7 @@
 -- ARGV:   one text per key, in hexadecimal: "[<limit> ]<op>[,<op> ...]", the ops of the key
 --         in their order. Without a limit: that of the text before. For asks of which all
 --         are granted or none after "all"
--- Op:     "<ask>[ <ask> ...]": units, at least 1. The only op of a text may have the
---         sender's view: "v<born> <level> <at>"
+-- Op:     "<ask>[ <ask> ...]": units, at least 1
 -- Limit:  "=<kind><a>[r<b>] <c>[s<since>]". Of a bucket or queue: sub-units per unit;
 --         sub-units per µs, absent: 1; sub-units of a full bucket. Of a window: µs; µs
 --         of a tick, absent: 1; units. since: as in codec.lua; it has no effect here,
@@ -19,16 +18,16 @@
 --         computes it (internal/wire/plain.go). For all or none the first text is "all"
 --         or "none"; after "none" each text is "0<granted> ...", with granted 0 and the
 --         state as it was
--- Result: nil for any other batch, and for a state with debt, with a field such as the
---         ledger, of another limit or of the future, or that is not the one of the view:
---         run_batch decides then, by the same arguments.
+-- Result: nil for any other batch, such as one with views, and for a state with debt, with
+--         a field such as the ledger, of another limit or of the future: run_batch decides
+--         then, by the same arguments.
 -- Source: bucket.lua and window.lua, for these inputs. It changes with them.
 -- Time:   t is nil, for Redis's clock, or {s, µs} of a test.
 local function run_plain(keys, argv, t)
   local match, format, tonumber, call = string.match, string.format, tonumber, redis.call
-  local limited = '^=([bqfs])(%x+)r?(%x*) (%x+)s?%x* (%x[%x ,]*)(v?%x* ?%-?%x* ?%x*)$'
+  local limited = '^=([bqfs])(%x+)r?(%x*) (%x+)s?%x* (%x[%x ,]*)$'
   local before = argv[1] == 'all' and 1 or 0 -- arguments before the texts
-  local kind, a, b, c, asks, view = match(argv[1 + before] or '', limited)
+  local kind, a, b, c, asks = match(argv[1 + before] or '', limited)
   if not kind or #argv - before ~= #keys then return nil end
   t = t or call('TIME')
   local now, raws = t[1] * 1000000 + t[2], nil
@@ -45,11 +44,11 @@ local function run_plain(keys, argv, t)
   for i = 1, #keys do
     if i > 1 then
       local letter
-      letter, a, b, c, asks, view = match(argv[i + before], limited)
+      letter, a, b, c, asks = match(argv[i + before], limited)
       if letter then
         kind = letter
       else
-        asks, view = match(argv[i + before], '^(%x[%x ,]*)(v?%x* ?%-?%x* ?%x*)$')
+        asks = match(argv[i + before], '^(%x[%x ,]*)$')
       end
       if not asks or seen[keys[i]] then return nil end
     end
@@ -95,12 +94,6 @@ local function run_plain(keys, argv, t)
       if level > cap then level = cap end
     end
 
-    if view ~= '' then -- it tells nothing new if it is of this state, or if the bucket has been full since
-      local of, minus, left, at = match(view, '^v(%x+) (%-?)(%x+) (%x+)$')
-      if not of or window or before > 0 or match(asks, ',') then return nil end
-      if of ~= born and (born or minus ~= '' or #left > 13 or #at > 13) then return nil end
-      if not born and tonumber(left, 16) + (now - tonumber(at, 16)) * refill < cap then return nil end
-    end
     local n, granted, all = asks == '1' and 1 or tonumber(asks, 16), 0, true
     if n then
       if n < 1 or #asks > 13 then return nil end

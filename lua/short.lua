@@ -20,12 +20,12 @@
 local function run_short(keys, argv, t)
   local match, find, format, sub, max = string.match, string.find, string.format, string.sub, math.max
   local tonumber, call = tonumber, redis.call
-  local count, first = #keys, 1 -- first: the place of the first key of an op
+  local count, first, shift = #keys, 1, 0 -- the place of the first key of an op; that of an op's text less that of its key
   local now, raws, seq, ttl, epoch, chain
   if find(argv[1], 'e', 1, true) == 1 then
     seq, ttl = match(argv[1], '^e(%x+) ([1-9a-f]%x*) %x+$')
     if not seq or #seq > 13 or #ttl > 13 or count < 3 or #argv ~= count - 1 then return nil end
-    first, seq, ttl, t = 3, tonumber(seq, 16), tonumber(ttl, 16), t or call('TIME')
+    first, shift, seq, ttl, t = 3, -1, tonumber(seq, 16), tonumber(ttl, 16), t or call('TIME')
     now, raws = t[1] * 1000000 + t[2], call('MGET', unpack(keys))
     local last
     last, chain = match(raws[1] or '', '^1[eg](%d+) .* c(%d+)$')
@@ -43,7 +43,7 @@ local function run_short(keys, argv, t)
   if count > 1 then texts, ttls, seen, lives = {seq and 'e' .. epoch}, {}, {}, seq and {} end
   local lasts, written = -1, nil -- ms, and the text of it
   for i = first, count do
-    local text, raw = argv[seq and i - 1 or i], raws[i]
+    local text, raw = argv[i + shift], raws[i]
     if count > 1 then
       if seen[keys[i]] then return nil end
       seen[keys[i]] = true
@@ -126,11 +126,11 @@ local function run_short(keys, argv, t)
         call('SET', keys[1], text, 'PX', written)
         return text
       end
-      texts[seq and i - 1 or i], ttls[i] = text, written
+      texts[i + shift], ttls[i] = text, written
     end
   end
   for i = first, count do
-    if ttls[i] then call('SET', keys[i], texts[seq and i - 1 or i], 'PX', ttls[i]) end
+    if ttls[i] then call('SET', keys[i], texts[i + shift], 'PX', ttls[i]) end
   end
   if not seq then return texts end
   if call('PTTL', keys[2]) < ttl then call('SET', keys[2], epoch, 'PX', format('%d', ttl + 1000)) end

@@ -75,14 +75,14 @@ const permitsMain = "local t = redis.call('TIME')\nreturn run_permits(KEYS, ARGV
 // firstMain decides short ops, and then other plain ops. The arguments of both functions are KEYS, ARGV and those in more. In a
 // script each is defined where it is called, and before the definitions of batchLibrary. A function of Redis defines all once, before.
 func firstMain(inScript bool, more string) string {
-	short, plain := "", ""
-	if inScript {
-		short, plain = shortSource, plainSource
+	way := func(name, source string) string {
+		if !inScript {
+			source = ""
+		}
+		return source + "local reply = " + name + "(KEYS, ARGV" + more + ")\nif reply then return reply end\n"
 	}
-	const reply = "(KEYS, ARGV%s)\nif reply then return reply end\n"
-	return strings.ReplaceAll("local first = string.match(ARGV[1] or '', '^=?%l')\n"+
-		"if first == '=b' or first == 'e' then\n"+short+"local reply = run_short"+reply+
-		"end\nif first ~= 'e' then\n"+plain+"local reply = run_plain"+reply+"end\n", "%s)", more+")")
+	return "local first = string.match(ARGV[1] or '', '^=?%l')\nif first == '=b' or first == 'e' then\n" + way("run_short", shortSource) +
+		"end\nif first ~= 'e' then\n" + way("run_plain", plainSource) + "end\n"
 }
 
 // batchOf is a script that decides plain and short ops by first, and any other batch by the rest. The definitions of the rest are in

@@ -137,3 +137,20 @@ func TestRefusedAsk(t *testing.T) {
 }
 
 var _ ratesync.Item = (*item)(nil)
+
+// An ask that tells a view needs an envelope if the last one is older than 100 ms, also for a server that is watched: a failover may
+// have lost writes.
+func TestAsksThatTellAView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, calm, func(cfg *ratesync.Config) { cfg.Watched = func(int) bool { return true } })
+		a := asker(t, "a", 3)
+		a.view = wire.View{Born: 1, Level: 5, At: 2}
+		for range 5 { // at 0, 45, 90, 135 and 180 ms
+			w.Enqueue(0, a, time.Time{})
+			time.Sleep(45 * time.Millisecond)
+		}
+		if got, want := w.sequences(), []int64{1, 0, 0, 2, 0}; !slices.Equal(got, want) {
+			t.Errorf("sequence numbers %v, want %v", got, want)
+		}
+	})
+}

@@ -39,11 +39,12 @@ func (l *lane) beside(ctx context.Context, it Item, most time.Duration) bool {
 		return true
 	}
 	b := &batch{tag: l.tag, ops: []wire.Op{op}, items: []Item{it}}
+	if !op.AsksByView() || !e.enough(l.tag, time.Duration(e.at(now)-l.proved.Load()), op.View != wire.View{}) {
+		l.leave(b)
+		return true
+	}
 	call, ok := br.Begin()
-	if !ok || !op.AsksByView() || !e.enough(l.tag, time.Duration(e.at(now)-l.proved.Load()), op.View != wire.View{}) {
-		if ok {
-			call.End(0, context.Canceled) // no call was made
-		}
+	if !ok {
 		l.leave(b)
 		return true
 	}

@@ -135,7 +135,8 @@ func (e *Engine) EnqueueAll(tag int, items []Item) {
 
 // Exchange is Enqueue at once for a caller that waits for the answer, at most for the
 // time most. If the lane of the tag is free, the calling goroutine runs the exchange,
-// and the item is settled when Exchange returns. Otherwise Exchange returns at once, and
+// and the item is settled when Exchange returns. If a batch of the lane is in flight, an op
+// that only asks may go beside it in the same way. Otherwise Exchange returns at once, and
 // the lane settles the item later. It also returns when the Caller does because ctx ends,
 // or with Close: the lane then sends the same batch again.
 func (e *Engine) Exchange(ctx context.Context, tag int, it Item, most time.Duration) {

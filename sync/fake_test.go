@@ -48,7 +48,7 @@ func (a attempt) owed() map[string]int64 {
 }
 
 // fakeRedis is a Caller that answers by script. In every test it checks four rules: a tag
-// has one batch in flight, sequences have no gap, a sequence always has the same content,
+// has one batch with an envelope in flight, sequences have no gap, a sequence always has the same content,
 // and a batch without an envelope only asks.
 type fakeRedis struct {
 	t *testing.T
@@ -81,7 +81,7 @@ func (f *fakeRedis) begin(env wire.Envelope, ops []wire.Op) attempt {
 		f.flying, f.last, f.content = map[string]bool{}, map[string]wire.Envelope{}, map[string][]wire.Op{}
 	}
 	if env.Seq == 0 {
-		if i := slices.IndexFunc(ops, func(op wire.Op) bool { return !op.OnlyAsks() }); i >= 0 || len(ops) == 0 {
+		if i := slices.IndexFunc(ops, func(op wire.Op) bool { return !op.AsksByView() }); i >= 0 || len(ops) == 0 {
 			f.t.Errorf("a batch has no envelope, and does more than ask: %+v", ops)
 		}
 		a := attempt{n: len(f.attempts), at: time.Now(), ops: slices.Clone(ops)}
@@ -169,9 +169,10 @@ type item struct {
 	pending   int64
 	asks      []int64 // of the next ops
 	once      bool    // asks are those of the next op only
-	asked     int64   // units that the op in flight asks for
-	granted   int64   // such units that were answered
-	refused   int64   // such units that were dropped
+	view      wire.View
+	asked     int64 // units that the op in flight asks for
+	granted   int64 // such units that were answered
+	refused   int64 // such units that were dropped
 	uncertain int64
 	inflight  int64
 	frozen    bool
@@ -210,7 +211,7 @@ func (i *item) Freeze(time.Time) (wire.Op, bool) {
 	}
 	i.frozen, i.inflight, i.pending = true, i.pending, 0
 	op := wire.Op{Key: i.name, Limit: limit}
-	op.Owed, op.Asks = i.inflight, i.asks
+	op.Owed, op.Asks, op.View = i.inflight, i.asks, i.view
 	i.asked = op.Asked()
 	if i.once {
 		i.asks = nil

@@ -8,9 +8,9 @@ import (
 )
 
 // Item is a source of ops for Redis. The engine calls Freeze, Settle, Uncertain and Drop
-// one at a time and without a lock: from a lane's goroutine, or Drop from Close.
-// They may call Enqueue. They must not call Close, which waits for the lane's
-// goroutine.
+// one at a time and without a lock: from a lane's goroutine, from that of a caller of
+// Exchange, or Drop from Close. They may call Enqueue. They must not call Close, which
+// waits for these goroutines.
 type Item interface {
 	// Node returns the item's place in the queue: always the same one. It may be
 	// called under the lane's lock.

@@ -140,3 +140,29 @@ func TestPaymentsHaveTheirOwnMessage(t *testing.T) {
 		})
 	}
 }
+
+// Single asks go with the payments, in one message, which goes first: their callers wait.
+func TestShortOpsGoTogether(t *testing.T) {
+	for others, want := range map[int][]int{0: {6}, 3: {6, 3}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, calm, oneLane)
+			due := now().Add(10 * time.Millisecond)
+			for i := range 6 + others {
+				it := ofTag(t, i%tags, i, 1)
+				switch {
+				case i < 3: // it only asks
+					it.pending, it.asks = 0, []int64{1}
+				case i >= 6: // it does both
+					it.asks = []int64{1}
+				}
+				w.Enqueue(i%tags, it, due)
+			}
+			time.Sleep(time.Second)
+			for i, a := range w.wantAttempts(len(want)) {
+				if len(a.ops) != want[i] || a.env.Seq != int64(i+1) {
+					t.Errorf("%d others: message %d has %d ops: %v", others, i, len(a.ops), a)
+				}
+			}
+		})
+	}
+}

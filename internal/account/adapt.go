@@ -53,10 +53,10 @@ func (a *Account) leaveLimit(old, p *Plan) (lost int64) {
 	a.leases, a.ahead = [2]lease{}, ahead{}
 	cut := old.Limit.Rate > 2*p.Limit.Rate
 	for i, l := range leased {
-		ahead := i == len(a.leases)
+		next := i == len(a.leases)
 		switch {
 		case l.units == 0:
-		case same && l.window != 0 && (ahead || !cut):
+		case same && l.window != 0 && (next || !cut):
 			lost += a.refunds.add(l.units, l.window, true)
 		default:
 			lost += l.units

@@ -12,7 +12,8 @@ import (
 // Plain ops: a batch without an envelope whose ops only ask for units of buckets,
 // queues or windows, or one with an envelope whose ops only pay or ask, for buckets. It
 // has a short form, which lua/plain.lua and lua/short.lua specify. Asks of one key and one
-// limit share a text, and Redis answers all of them by one text: the state after their asks. The answers follow from it: decidePlain computes them.
+// limit share a text, and Redis answers all of them by one text: the state after their
+// asks. The answers follow from it: decidePlain and decideShort compute them.
 
 // mostPlain is the largest number that has a place in a text of plain asks.
 const mostPlain = 1 << 52
