@@ -41,3 +41,29 @@ func TestWholeBurstOnARealRedis(t *testing.T) {
 		}
 	}
 }
+
+// TestBurstAtOnceOnARealRedis is TestBurstAtOnce on a redis-server, in which a burst takes some milliseconds.
+func TestBurstAtOnceOnARealRedis(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	for _, burst := range []int64{100, 1000} {
+		for _, processes := range []int{4, 10} {
+			for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict} {
+				t.Run(fmt.Sprintf("%v burst %d processes %d", mode, burst, processes), func(t *testing.T) {
+					ls := make([]*hybrid.Limiter, processes)
+					for i := range ls {
+						ls[i] = newLimiter(t, srv.Client(t), hybridlimit.TokenBucket(1, time.Hour, burst), patient(hybrid.Config{
+							Mode: mode, Hub: hybrid.HubConfig{Prefix: fmt.Sprintf("once-%v-%d-%d", mode, burst, processes)},
+						}))
+					}
+					ready(t, ls...)
+					got := admitsAtOnce(t, ls, burst)
+					t.Logf("admitted %d of %d", got, burst)
+					if float64(got) < 0.95*float64(burst) {
+						t.Errorf("admitted %d of %d units, want at least 95 %%", got, burst)
+					}
+				})
+			}
+		}
+	}
+}

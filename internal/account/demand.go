@@ -12,7 +12,16 @@ type demand struct {
 	sq    float64 // the sum of the squared costs of calls, decayed: the variance of sum
 	at    int64   // ns; the time of the last decay
 	first int64   // ns; the time of the first call; 0: there was none
+	ticks float32 // the number of ticks with a call, decayed
+	tick  uint32  // the number of the last tick with a call, modulo 2³²
 }
+
+// demandTick is the time (ns) of a tick: calls within it count as one group.
+const demandTick = 5e6
+
+// steadyTicks is the number of ticks with calls from which on calls in groups count as steady. With 40, processes that are used in
+// turns of 250 ms sent 7 % more ops.
+const steadyTicks = 20
 
 func (d *demand) note(n, now int64) {
 	if d.first == 0 {
@@ -21,6 +30,9 @@ func (d *demand) note(n, now int64) {
 	d.decay(now)
 	d.sum += float64(n)
 	d.sq += float64(n) * float64(n)
+	if tick := uint32(now / demandTick); tick != d.tick {
+		d.ticks, d.tick = d.ticks+1, tick
+	}
 }
 
 // spread notes units that were asked for since the last decay, at unknown times and by an unknown number of calls. They count
@@ -39,12 +51,13 @@ func (d *demand) spread(units, now int64) {
 	left := float64(units) * -math.Expm1(-span) / span
 	d.sum += left
 	d.sq += left * cost
+	d.ticks += float32(min(left/cost, span*demandMemory/demandTick))
 }
 
 func (d *demand) decay(now int64) {
 	if now > d.at {
 		fade := math.Exp(-float64(now-d.at) / demandMemory)
-		d.sum, d.sq, d.at = d.sum*fade, d.sq*fade, now
+		d.sum, d.sq, d.ticks, d.at = d.sum*fade, d.sq*fade, d.ticks*float32(fade), now
 	}
 }
 
@@ -71,4 +84,20 @@ func (d *demand) steady(now int64) float64 {
 	}
 	cost := d.sq / d.sum
 	return max(0, rate-math.Sqrt(cost*rate)+math.Sqrt(rate))
+}
+
+// lasting returns steady less the part that may be a group of calls. A group is over before its process spends a lease. Calls that
+// come one by one, or in many ticks, are no group. The cube keeps leases of a group small for 50 ms: a burst of 1000 calls takes a
+// fleet on a busy machine that long.
+func (d *demand) lasting(now int64) float64 {
+	rate := d.steady(now)
+	if d.sum <= 0 {
+		return rate
+	}
+	calls := min(steadyTicks, d.sum*d.sum/d.sq)
+	if calls <= 1 {
+		return rate
+	}
+	spread := max(0, min(1, (float64(d.ticks)-1)/(calls-1)))
+	return rate * spread * spread * spread
 }

@@ -247,6 +247,20 @@ func (a *Account) worthLease(c *Conditions, now int64) bool {
 	return life >= algo.MinLease && mu-math.Sqrt(mu) >= 1
 }
 
+// leaseDemand returns the demand, in units a second, that a lease is for. If the calls of the last second, made by each process of
+// the fleet, use half of what is left, they may be part of a burst of the fleet. A lease for the next second would then hold units
+// that the burst needs elsewhere.
+func (a *Account) leaseDemand(c *Conditions, now int64) float64 {
+	level := c.Bucket.Cap
+	if a.fresh(now) {
+		level = a.level(c, now)
+	}
+	if c.N == 1 || 2*float64(c.N)*a.demand.sum < float64(c.Bucket.Units(level)) {
+		return a.demand.steady(now)
+	}
+	return a.demand.lasting(now)
+}
+
 // renewWithin returns the time (ns) before its end at which a lease is renewed: the time of two calls, because only calls look
 // at a lease, and at most half of its life.
 func renewWithin(demand float64) int64 {

@@ -90,7 +90,7 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	// A booking that waits for this op (an ask of 0) asks Redis directly for all its units. A lease would be missing there.
 	booking := slices.Contains(asks, 0)
 	if (next || back == 0 && a.takesLease(c, now)) && !idle && !wanting && !booking {
-		op.Demand = int64(min(a.demand.steady(now)*1000, MaxCharge))
+		op.Demand = int64(min(a.leaseDemand(c, now)*1000, MaxCharge))
 		if op.Ahead = next; next {
 			a.askedAhead = a.here(now).window + 1
 		}
