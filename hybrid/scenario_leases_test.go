@@ -125,13 +125,13 @@ var scenarioNearLimitStrict = []step{
 		"redis allowed, remaining 97, after 1ms",
 		"39 × lease allowed, remaining 99",
 	},
-	{"stats p1 admitted granted held", "p1: admitted 46, granted 58, held 12"},
-	{"redis key=a", "level 82, debited 58, ledger 18"},
+	{"stats p1 admitted granted held", "p1: admitted 46, granted 59, held 13"},
+	{"redis key=a", "level 81, debited 59, ledger 19"},
 	{"messages p1", "p1: 3"},
 	// The caller goes away. Before the lease ends, the process returns the units that it has not spent. Redis takes
 	// them off its ledger, and the bucket is full.
 	{"wait 1s", "t=4.3s"},
-	{"stats p1 held expired refunded", "p1: held 0, expired 0, refunded 12"},
+	{"stats p1 held expired refunded", "p1: held 0, expired 0, refunded 13"},
 	{"redis key=a", "level 100, debited 46"},
 	{"messages p1", "p1: 1"},
 }

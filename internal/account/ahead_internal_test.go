@@ -245,7 +245,7 @@ func TestAheadAtNeedsAReason(t *testing.T) {
 		{"a steady demand", func(*Account, *Conditions) {}, true},
 		{"no demand", func(a *Account, _ *Conditions) { a.demand = demand{} }, false},
 		{"a demand that is over", func(a *Account, _ *Conditions) {
-			a.demand.at, a.demand.first = a.demand.at-10*sec, a.demand.first-10*sec
+			a.demand.at, a.demand.young = a.demand.at-10*sec, 0
 		}, false},
 		{"less than two units a window", func(a *Account, _ *Conditions) { a.demand = demand{}; a.busy(1, sec) }, false},
 		{"a sync is in flight", func(a *Account, _ *Conditions) { a.frozen = true }, false},

@@ -15,7 +15,7 @@ func TestEmptyCompact(t *testing.T) {
 		empty bool
 	}{
 		"unknown":  {Account{}, true},
-		"viewed":   {Account{view: viewed, demand: demand{sum: 2, sq: 2, at: 5, first: 1}}, true},
+		"viewed":   {Account{view: viewed, demand: demand{sum: 2, sq: 2, at: 5, young: 1}}, true},
 		"denied":   {Account{view: viewed, budget: Budget{Kind: DenyBudget}}, true},
 		"refused":  {Account{refusal: Refusal{N: 1, Until: 50, Relook: 60}}, true},
 		"leased":   {Account{view: viewed, leases: [2]lease{{units: 4, end: 50}}, budget: Budget{LeaseBudget, 4}}, false},

@@ -9,9 +9,9 @@ const demandMemory = 1e9 // ns
 // demand estimates the units a second that calls ask of a key, denied calls included. It is an exponentially decayed count.
 type demand struct {
 	sum   float64 // units, decayed
-	sq    float64 // the sum of the squared costs of calls, decayed: the variance of sum
-	at    int64   // ns; the time of the last decay
-	first int64   // ns; the time of the first call; 0: there was none
+	at    int64   // ns; the time of the last decay; 0: there was no call
+	sq    float32 // the sum of the squared costs of calls, decayed: the variance of sum
+	young float32 // 1 at the first call, decayed
 	ticks float32 // the number of ticks with a call, decayed
 	tick  uint32  // the number of the last tick with a call, modulo 2³²
 }
@@ -24,12 +24,12 @@ const demandTick = 5e6
 const steadyTicks = 20
 
 func (d *demand) note(n, now int64) {
-	if d.first == 0 {
-		d.first, d.at = now, now
+	if d.at == 0 {
+		d.at, d.young = now, 1
 	}
 	d.decay(now)
 	d.sum += float64(n)
-	d.sq += float64(n) * float64(n)
+	d.sq += float32(n) * float32(n)
 	if tick := uint32(now / demandTick); tick != d.tick {
 		d.ticks, d.tick = d.ticks+1, tick
 	}
@@ -39,40 +39,40 @@ func (d *demand) note(n, now int64) {
 // as if they had come evenly, in calls of the average cost so far.
 func (d *demand) spread(units, now int64) {
 	span := float64(now-d.at) / demandMemory
-	if d.first == 0 || span <= 0 {
+	if d.at == 0 || span <= 0 {
 		d.note(units, now)
 		return
 	}
 	cost := 1.0
 	if d.sum > 0 {
-		cost = max(cost, d.sq/d.sum)
+		cost = max(cost, float64(d.sq)/d.sum)
 	}
 	d.decay(now)
 	left := float64(units) * -math.Expm1(-span) / span
 	d.sum += left
-	d.sq += left * cost
+	d.sq += float32(left * cost)
 	d.ticks += float32(min(left/cost, span*demandMemory/demandTick))
 }
 
 func (d *demand) decay(now int64) {
-	if now > d.at {
+	if d.at != 0 && now > d.at {
 		fade := math.Exp(-float64(now-d.at) / demandMemory)
-		d.sum, d.sq, d.ticks, d.at = d.sum*fade, d.sq*fade, d.ticks*float32(fade), now
+		d.sum, d.sq, d.young, d.ticks, d.at = d.sum*fade, d.sq*float32(fade), d.young*float32(fade), d.ticks*float32(fade), now
 	}
 }
 
 // perSecond returns the estimate. For a young key it is 1.5 standard deviations lower, so that a single call does not count as
 // a flood, however much it costs.
 func (d *demand) perSecond(now int64) float64 {
-	if d.first == 0 {
+	if d.at == 0 {
 		return 0
 	}
 	d.decay(now)
-	fade := math.Exp(-float64(now-d.first) / demandMemory)
+	fade := float64(d.young)
 	// memory is the seconds of history in sum. The minimum is the slow start of leases: calls within a few milliseconds of
 	// the first call are a group, and not a flood. A lease is then at most twice the units that were used.
 	memory := max(1-fade, 0.5)
-	return max(0, d.sum-1.5*math.Sqrt(d.sq)*fade) / memory
+	return max(0, d.sum-1.5*math.Sqrt(float64(d.sq))*fade) / memory
 }
 
 // steady returns perSecond less the part of its standard deviation that comes from calls that cost more than a unit. Redis
@@ -82,7 +82,7 @@ func (d *demand) steady(now int64) float64 {
 	if d.sum <= 0 {
 		return rate
 	}
-	cost := d.sq / d.sum
+	cost := float64(d.sq) / d.sum
 	return max(0, rate-math.Sqrt(cost*rate)+math.Sqrt(rate))
 }
 
@@ -94,7 +94,7 @@ func (d *demand) lasting(now int64) float64 {
 	if d.sum <= 0 {
 		return rate
 	}
-	calls := min(steadyTicks, d.sum*d.sum/d.sq)
+	calls := min(steadyTicks, d.sum*d.sum/float64(d.sq))
 	if calls <= 1 {
 		return rate
 	}

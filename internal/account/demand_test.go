@@ -100,7 +100,7 @@ func TestDemandIsANumber(t *testing.T) {
 // The demand of a key with a higher cost per call varies more, so less of it is leased.
 func TestSteadyDemand(t *testing.T) {
 	for _, tc := range []struct{ cost, want float64 }{{1, 100}, {4, 90}, {25, 60}, {100, 10}, {400, 0}} {
-		d := demand{sum: 100, sq: 100 * tc.cost, at: 9 * sec, first: 1}
+		d := demand{sum: 100, sq: float32(100 * tc.cost), at: 9 * sec}
 		if got := d.steady(9 * sec); math.Abs(got-tc.want) > 0.5 {
 			t.Errorf("100 a second in calls of %g: %g, want %g", tc.cost, got, tc.want)
 		}

@@ -84,7 +84,10 @@ func (a *Account) expire(now int64) int64 {
 		a.booked = booking{}
 	}
 	if a.Held() == 0 {
-		a.spentAt, a.lookBy, a.leaving = 0, 0, a.leaving && a.ahead.units > 0
+		a.leaving = a.leaving && a.ahead.units > 0
+		if a.untoldInLedger() == 0 {
+			a.spentAt, a.lookBy = 0, 0
+		}
 	}
 	return lost
 }
@@ -249,13 +252,13 @@ func (a *Account) worthLease(c *Conditions, now int64) bool {
 
 // leaseDemand returns the demand, in units a second, that a lease is for. If the calls of the last second, made by each process of
 // the fleet, use half of what is left, they may be part of a burst of the fleet. A lease for the next second would then hold units
-// that the burst needs elsewhere.
+// that the burst needs elsewhere. The places of a queue are served one after the other, so no burst uses it up.
 func (a *Account) leaseDemand(c *Conditions, now int64) float64 {
 	level := c.Bucket.Cap
 	if a.fresh(now) {
 		level = a.level(c, now)
 	}
-	if c.N == 1 || 2*float64(c.N)*a.demand.sum < float64(c.Bucket.Units(level)) {
+	if c.N == 1 || c.Bucket.Queue || 2*float64(c.N)*a.demand.sum < float64(c.Bucket.Units(level)) {
 		return a.demand.steady(now)
 	}
 	return a.demand.lasting(now)

@@ -54,7 +54,7 @@ func TestDecide(t *testing.T) {
 		{"credit next", func(*Account, *Conditions) {}, 1, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncLazily}},
 		{"the last unit of C makes no sync urgent", func(*Account, *Conditions) {}, 4, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncLazily}},
 		{
-			"but if more calls are likely", func(s *Account, _ *Conditions) { s.demand = demand{first: 1, at: sec, sum: 20, sq: 20} }, 4,
+			"but if more calls are likely", func(s *Account, _ *Conditions) { s.demand = demand{young: 0.37, at: sec, sum: 20, sq: 20} }, 4,
 			Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncNow},
 		},
 		{"or if calls never wait", func(_ *Account, t *Conditions) { t.MaxWait = -1 }, 4, Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncNow}},
@@ -185,13 +185,13 @@ func TestWorthLease(t *testing.T) {
 	} {
 		terms := stepTerms()
 		s := seen(terms, 7)
-		s.demand = demand{sum: 50, sq: 50, at: sec, first: -9 * sec}
+		s.demand = demand{sum: 50, sq: 50, at: sec}
 		tc.alter(&s, terms)
 		if got := s.worthLease(terms, sec); got != tc.want {
 			t.Errorf("%s: %v", tc.name, got)
 		}
 	}
-	s, terms := Account{demand: demand{sum: 1000, at: sec, first: -9 * sec}}, stepTerms()
+	s, terms := Account{demand: demand{sum: 1000, at: sec}}, stepTerms()
 	if got := s.prefetchAt(terms, sec); got != 1 && got != 2 { // 1000 per second for 2 ms
 		t.Errorf("prefetch at %d", got)
 	}
@@ -213,7 +213,7 @@ func TestLoadAndDrainConserveUnits(t *testing.T) {
 		s.pending, s.inflight = few.Draw(t, "pending"), few.Draw(t, "in flight")
 		s.frozen = s.inflight > 0
 		s.asked = s.frozen && rapid.Bool().Draw(t, "asked")
-		s.demand = demand{sum: rapid.Float64Range(0, 5000).Draw(t, "demand"), at: sec, first: -9 * sec}
+		s.demand = demand{sum: rapid.Float64Range(0, 5000).Draw(t, "demand"), at: sec}
 		now := sec + rapid.Int64Range(0, 2*sec).Draw(t, "later")
 
 		before, credit := s, s.CreditLeft(terms, now)
@@ -290,7 +290,7 @@ func TestIdle(t *testing.T) {
 // A configured K stays K. An adaptive K grows to the key's use in T. In both cases a sync is urgent while the credit that is left
 // lasts for as long as the sync may take, here 14 ms, or from half of the credit on.
 func TestFlushAt(t *testing.T) {
-	of := func(perSecond float64) demand { return demand{first: 1, at: 100 * sec, sum: perSecond, sq: perSecond} }
+	of := func(perSecond float64) demand { return demand{at: 100 * sec, sum: perSecond, sq: float32(perSecond)} }
 	busy := of(100_000)
 	for _, tc := range []struct {
 		name     string
@@ -343,7 +343,7 @@ func TestWithoutLeasesWhileSyncsWait(t *testing.T) {
 		tm := stepTerms()
 		tm.Behind, tm.Credit, tm.Interval = tc.behind, tc.credit, sec
 		s := seen(tm, 10)
-		s.demand = demand{sum: tc.demand, sq: 0, at: sec, first: -9 * sec}
+		s.demand = demand{sum: tc.demand, sq: 0, at: sec}
 		if got := !s.takesLease(tm, sec); got != tc.without {
 			t.Errorf("%s: without a lease %t, want %t", tc.name, got, tc.without)
 		}
@@ -376,7 +376,7 @@ func TestFromWhichDemandLeasesCome(t *testing.T) {
 		tm := stepTerms()
 		tm.Interval, tm.Credit = tc.interval, tc.credit
 		s := seen(tm, tc.level)
-		s.demand = demand{sum: tc.demand, sq: tc.demand, at: sec, first: -9 * sec}
+		s.demand = demand{sum: tc.demand, sq: float32(tc.demand), at: sec}
 		if tc.held > 0 {
 			s.leases[0], s.booked = lease{units: tc.held, end: sec + 900*ms, booked: true}, booking{gen: 1, had: tc.held}
 		}

@@ -51,17 +51,23 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	// A call that waits while the process holds units needs more than these. They go back with the op, so that one place has
 	// all units: otherwise Redis might never have enough for the call.
 	wanting := len(asks) > 0 && a.Held() > 0
-	surplus, due := a.surplus(c, wanting, now)
 	quiet := a.pending == 0 && a.refunds.units() == 0 && len(asks) == 0
+	tells := a.tellsSpent(c, now)
+	surplus, due := a.surplus(c, wanting, now)
+	looks := quiet && !tells && a.onlyLooks(c, now)
+	if looks {
+		surplus = 0
+	}
 	leaving := a.leaving || c.Closing
 	next := !wanting && !leaving && a.wantsAhead(c, now)
 	if next {
 		surplus = max(surplus, a.spareHere(c, now))
 	}
-	worth := a.worthLease(c, now) || next
+	worth := !tells && !looks && a.worthLease(c, now) || next
 	a.leaving = a.leaving && surplus > 0 && a.ahead.units > 0
-	returns := surplus+a.booked.over > 0 || leaving && a.ahead.units > 0
+	returns := surplus+a.booked.over > 0 || leaving && a.ahead.units > 0 || tells
 	if quiet && !again && !returns && !due && !worth {
+		a.lookLater(c, now)
 		a.stuckAt = 0 // the waiting calls have left
 		return algo.Op{}, false
 	}

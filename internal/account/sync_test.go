@@ -13,7 +13,7 @@ func TestACallThatNeedsAllReturnsItsLease(t *testing.T) {
 	s := seen(terms, 4)
 	s.leases[0], s.booked = lease{units: 1, end: 2 * sec, booked: true}, booking{gen: 3, had: 1}
 	s.spentAt = sec
-	s.demand = demand{sum: 100, sq: 100, at: sec, first: -9 * sec}
+	s.demand = demand{sum: 100, sq: 100, at: sec}
 	var ws Waiters
 	p := NewPlan(terms.Limit)
 	ws.Add(NewWaiter(5, p))
@@ -46,9 +46,9 @@ func TestALeaseThatIsRenewedShrinksToTheDemand(t *testing.T) {
 	} {
 		terms := stepTerms()
 		s := seen(terms, 4)
-		s.leases[0], s.booked = lease{units: tc.held, end: 2 * sec, booked: true}, booking{gen: 3, had: tc.held}
+		s.leases[0], s.booked = lease{units: tc.held, end: sec + terms.lookEarly(), booked: true}, booking{gen: 3, had: tc.held}
 		s.spentAt, s.lookBy = sec, sec
-		s.demand = demand{sum: tc.perSecond, sq: tc.perSecond, at: sec, first: -99 * sec}
+		s.demand = demand{sum: tc.perSecond, sq: float32(tc.perSecond), at: sec}
 		if back, due := s.surplus(terms, false, sec); back != tc.back || !due {
 			t.Errorf("%s: %d units go back, due %t; want %d", tc.name, back, due, tc.back)
 		}
