@@ -28,7 +28,7 @@ func (c *Conditions) worthTelling() int64 { return max(1, c.Limit.BurstSize()/(5
 const idleSpends = 4
 
 // tellsSpent reports whether the process is idle, and should tell Redis that its leases are spent: otherwise the bucket stops
-// to fill up.
+// filling up.
 func (a *Account) tellsSpent(c *Conditions, now int64) bool {
 	quiet := now - a.spentAt
 	return !c.windowed() && !a.frozen && a.lookBy > 0 && now >= a.lookBy && a.untoldInLedger() >= c.worthTelling() &&
