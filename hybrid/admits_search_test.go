@@ -42,6 +42,9 @@ func TestWholeBurstOnARealRedis(t *testing.T) {
 	}
 }
 
+// atOnce is the longest time for which calls are a burst: for half of the ticks from which on they count as steady demand.
+const atOnce = 50 * time.Millisecond
+
 // TestBurstAtOnceOnARealRedis is TestBurstAtOnce on a redis-server, in which a burst takes some milliseconds.
 func TestBurstAtOnceOnARealRedis(t *testing.T) {
 	t.Parallel()
@@ -57,8 +60,13 @@ func TestBurstAtOnceOnARealRedis(t *testing.T) {
 						}))
 					}
 					ready(t, ls...)
+					began := time.Now()
 					got := admitsAtOnce(t, ls, burst)
-					t.Logf("admitted %d of %d", got, burst)
+					took := time.Since(began)
+					t.Logf("admitted %d of %d in %v", got, burst, took)
+					if took > atOnce {
+						t.Skipf("the machine took %v for the calls: they are no burst", took)
+					}
 					if float64(got) < 0.95*float64(burst) {
 						t.Errorf("admitted %d of %d units, want at least 95 %%", got, burst)
 					}
