@@ -30,8 +30,8 @@ type Account struct {
 	asking     int64   // units that direct calls are asking for
 	aside      int64   // units granted to direct calls since the sync in flight was sent
 	local      outage
-	spentAt    int64 // ns; no leased unit was spent after it; 0: nothing is held
-	lookBy     int64 // ns; the time of the next decision to return leased units: see giveback.go
+	spentAt    int64 // ns; no leased unit was spent after it; 0: nothing is held, and Redis knows all that is spent
+	lookBy     int64 // ns; the time of the next look at the leases: see giveback.go and idle.go
 	budget     Budget
 }
 

@@ -23,8 +23,8 @@ func (a *Account) untoldInLedger() int64 {
 // each process has so many, a fiftieth of the bucket.
 func (c *Conditions) worthTelling() int64 { return max(1, c.Limit.BurstSize()/(50*max(1, c.N))) }
 
-// idleSpends is the demand, in units, that a process has not had when it tells that its leases are spent. A random load of that
-// rate pauses so long after one call in 50, and such a pause would cost a message.
+// idleSpends is the number of units that an idle process would have spent by its demand, had its calls not stopped. If calls come
+// at random times, one pause in 50 is that long, and costs a message.
 const idleSpends = 4
 
 // tellsSpent reports whether the process is idle, and should tell Redis that its leases are spent: otherwise the bucket stops
