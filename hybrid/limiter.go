@@ -237,9 +237,13 @@ func (l *Limiter) common(e *entry, r *account.Plan, n int64, res *hybridlimit.Re
 			res.Allowed, res.Granted, res.Remaining, res.Source = false, 0, 0, hybridlimit.SourceDenyCache
 			res.RetryAfter = l.retryFromWord(e, r, n)
 			if r.Window.Period == 0 { // resetAfter, inlined
-				res.ResetAfter = r.Refilled(min(e.units(r, l.clock), float64(r.Burst)))
+				left := e.units(r, l.clock)
+				if left >= float64(n) { // see fill
+					left = float64(n - 1)
+				}
+				res.ResetAfter = r.Refilled(left)
 			} else {
-				res.ResetAfter = l.resetAfter(r, e.left(r), e.ends.Load())
+				res.ResetAfter = l.resetAfter(r, min(e.left(r), n-1), e.ends.Load())
 			}
 			if l.switches.shadow.Load() {
 				*res = l.shadowed(*res, n)

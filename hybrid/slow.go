@@ -124,6 +124,8 @@ func never(res hybridlimit.Result) hybridlimit.Result {
 	return res
 }
 
+// fill completes the Result of a call for n units. To a caller that is denied, fewer than n units are left: by the view there may be
+// more, but those are in the hands of other processes, or it is their turn to ask.
 func (l *Limiter) fill(res hybridlimit.Result, r *account.Plan, v account.Verdict, n int64) hybridlimit.Result {
 	res.Source = v.Source
 	res.Remaining = remaining(v)
@@ -131,7 +133,7 @@ func (l *Limiter) fill(res hybridlimit.Result, r *account.Plan, v account.Verdic
 		res.Allowed, res.Granted, res.Delay = true, n, time.Duration(v.Delay)
 	} else {
 		res.RetryAfter = max(time.Microsecond, time.Duration(v.Retry))
-		res.Remaining = min(res.Remaining, n-1) // some units may be in hand, and the others in Redis
+		res.Remaining, v.Left = min(res.Remaining, n-1), min(v.Left, n-1)
 	}
 	res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
 	return res

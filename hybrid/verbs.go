@@ -189,7 +189,7 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 	res.Allowed, res.Source, res.Delay = f.Allowed, f.Source, time.Duration(f.Delay)
 	res.Limit, res.Remaining = r.Burst, remaining(v)
 	if !res.Allowed {
-		res.RetryAfter, res.Remaining = max(time.Microsecond, time.Duration(f.Until)), 0
+		res.RetryAfter, res.Remaining, v.Left = max(time.Microsecond, time.Duration(f.Until)), 0, min(v.Left, 0)
 	}
 	res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
 	return res, true, nil

@@ -119,3 +119,43 @@ func TestAWordIsGoodUntilItsEpoch(t *testing.T) {
 		}
 	}
 }
+
+// TestADenialSaysThatUnitsAreUsed checks that ResetAfter of a denial is positive, by the slow and by the fast path, also when this
+// process may not ask yet and its view has filled up meanwhile.
+func TestADenialSaysThatUnitsAreUsed(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{
+		hybridlimit.TokenBucket(100, time.Second, 50), hybridlimit.FixedWindow(50, time.Second), hybridlimit.SlidingWindow(50, time.Second),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := redistest.NewBubble(t)
+			l, err := New(b.Client(nil), limit, Config{Name: "api", Hub: HubConfig{Logger: slog.New(slog.DiscardHandler)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			if _, err := l.Allow(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+			e := l.store.get("k")
+			p := e.plan.Load()
+			for _, n := range []int64{1, 7, p.Burst} {
+				check := func(path string, got hybridlimit.Result) {
+					if least := p.Refilled(float64(n - 1)); got.Allowed || got.ResetAfter < min(least, limit.Period) {
+						t.Errorf("%v, %d units, %s: %+v, want ResetAfter of at least %v", limit.Algorithm, n, path, got, least)
+					}
+				}
+				v := account.Verdict{Action: account.Deny, Left: p.Burst, Barred: p.Burst}
+				check("slow", l.fill(hybridlimit.Result{}, p, v, n))
+				e.mu.Lock()
+				e.estimate(p, p.Burst)
+				e.word.Store(account.Budget{Kind: account.DenyBudget}.Pack(l.clock.Epoch() + 5))
+				e.mu.Unlock()
+				var fast hybridlimit.Result
+				if !l.common(e, p, n, &fast) {
+					t.Fatalf("%v, %d units: the word does not decide", limit.Algorithm, n)
+				}
+				check("fast", fast)
+			}
+		})
+	}
+}
