@@ -20,7 +20,10 @@ func (l *Limiter) aboveHere(ctx context.Context, e *entry, r *account.Plan, key 
 	known := e.account.Viewed() || ev.conditions.Broken
 	v := ev.end(account.Verdict{})
 	if known {
-		res.Remaining, res.ResetAfter = remaining(v), l.resetAfter(r, v.Left, v.Ends)
+		if res.Remaining = remaining(v); res.Remaining == 0 { // a call for one unit would be denied: see fill
+			v.Left = min(v.Left, 0)
+		}
+		res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
 		return l.answerUnder(r, key, never(res), n), nil
 	}
 	owed := r.Burst - v.Left // not in Redis's answer
