@@ -262,8 +262,12 @@ func (e *entry) Settle(a ratesync.Answer) {
 		w.Out <- w.Verdict
 	}
 	e.lookAgain(&c, now)
+	wanting := e.account.Wanting(&c)
 	e.unlock()
 	e.sync(next)
+	if wanting {
+		l.hub.wanted.tell(l.hub.names.Digest(l.cfg.Name, e.name))
+	}
 }
 
 // lookAgain queues the entry for the time at which leased units may have to go back to Redis.

@@ -18,6 +18,8 @@ const (
 	// renewEvery is the time after which a process writes the names of its group again, and tells its settings again, so that they
 	// do not expire. It is jittered.
 	renewEvery = time.Hour
+	// soonest is the least time from a heartbeat to one that is sent because keys are wanted.
+	soonest = pulseEvery / 2
 	// mostAsks is the most messages of one heartbeat. A second one is sent after another group of processes has appeared.
 	mostAsks = 4
 	// mostBefore is the most groups that a heartbeat takes the process out of. In others it expires.
@@ -76,6 +78,12 @@ func (b *heartbeat) beat() {
 			}
 			continue
 		case <-b.pace.woken:
+			due = true
+		case <-h.wanted.told:
+			if since := time.Since(b.pace.last); since < soonest { // others have been told just now
+				timer.Reset(soonest - since)
+				continue
+			}
 			due = true
 		case left = <-b.leaves:
 			due = true
@@ -205,6 +213,7 @@ func (b *heartbeat) send(ctx context.Context, own, text string, others []string)
 	if p.Member = h.permits.beat(); p.Member != nil {
 		p.Members = h.names.Members()
 	}
+	p.Marks = h.wanted.take()
 	sent, received, err := h.exchange(ctx, func(ctx context.Context) (err error) {
 		beat, err = h.runner.Heartbeat(ctx, p)
 		return err
@@ -233,6 +242,7 @@ func (b *heartbeat) send(ctx context.Context, own, text string, others []string)
 		b.book.Named(id, beat.Names[i])
 	}
 	h.clocks.heard(h.names.FleetTag(), beat.Now, sent, received)
+	h.returnWanted(h.wanted.news(beat.Wanted))
 	if lost {
 		b.named = "" // the names are lost too
 		b.news.again.Store(true)
@@ -245,7 +255,7 @@ func (b *heartbeat) send(ctx context.Context, own, text string, others []string)
 func (b *heartbeat) pulse(own string) wire.Pulse {
 	n := b.hub.names
 	p := wire.Pulse{
-		Group: n.Group(own), Directory: n.Groups(), Changed: n.Changed(), Names: n.GroupNames(own),
+		Group: n.Group(own), Directory: n.Groups(), Changed: n.Changed(), Names: n.GroupNames(own), Wanted: n.Wanted(),
 		ID: own, Process: *b.name, Expiry: b.pace.expiry(), TTL: textTTL, Version: b.book.Version(),
 	}
 	for _, id := range b.in {

@@ -54,6 +54,7 @@ type Hub struct {
 	resync   *resync
 	heart    *heartbeat
 	permits  *membership
+	wanted   wanted
 	metrics  *metrics
 	gone     atomic.Bool   // the client of Redis was closed before the hub
 	trip     atomic.Int64  // ns; the round trip of the last heartbeat, without what this process was late by
@@ -109,7 +110,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	h := &Hub{
 		cfg: cfg, names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys},
 		process: newIdentity(), client: rdb, runner: calls,
-		limiters: map[string]*Limiter{},
+		limiters: map[string]*Limiter{}, wanted: newWanted(),
 	}
 	h.beatsAs.Store(&h.process)
 	h.clock = clock.New(h.takeBack)

@@ -45,7 +45,7 @@ func newLibrary(batchMain string) FunctionLibrary {
 	name, source := buildLibrary(
 		function{"batch", plainSource + shortSource + batchLibrary, batchMain},
 		function{"history", historyLibrary, historyMain},
-		function{"heartbeat", groupsSource + membersSource, fleetSource},
+		function{"heartbeat", groupsSource + membersSource + wantedSource, fleetSource},
 		function{"settings", settingLibrary, settingsSource},
 		function{"setswitch", settingLibrary, setSwitchSource},
 		function{"setlimit", settingLibrary, setLimitSource},

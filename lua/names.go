@@ -37,6 +37,7 @@ const MaxTags = 16384
 //	prefix:v2:{tag}:@group:id     heartbeats of the processes of a group
 //	prefix:v2:{tag}:@names:id     names of the limiters of a group
 //	prefix:v2:{tag}:@changed      time of the last change of a switch or a fleet's limit
+//	prefix:v2:{tag}:@wanted       marks of keys of which units are wanted
 //	prefix:v2:{tag}:@switch:name  the fleet's switch of a limiter
 //	prefix:v2:{tag}:@limit:name   the fleet's limit of a limiter
 //
@@ -142,6 +143,10 @@ func (n Names) Members() string { return n.fleet("@members") }
 // Changed returns the Redis key of the time of the last change of a switch or a fleet's
 // limit.
 func (n Names) Changed() string { return n.fleet("@changed") }
+
+// Wanted returns the Redis key of the marks of keys of which units are wanted. A mark is
+// a Digest.
+func (n Names) Wanted() string { return n.fleet("@wanted") }
 
 // Switch returns the Redis key of a limiter's switch.
 func (n Names) Switch(name string) string { return n.fleet("@switch:" + name) }

@@ -36,6 +36,8 @@ var (
 	groupsSource string
 	//go:embed members.lua
 	membersSource string
+	//go:embed wanted.lua
+	wantedSource string
 	//go:embed fleet.lua
 	fleetSource string
 	//go:embed changed.lua
@@ -106,7 +108,7 @@ type Script struct {
 var (
 	Batch     = newScript(batchOf(firstMain(true, ""), mainSource))
 	History   = newScript(historyLibrary + historyMain)
-	Fleet     = newScript(groupsSource + membersSource + fleetSource)
+	Fleet     = newScript(groupsSource + membersSource + wantedSource + fleetSource)
 	Settings  = newScript(settingLibrary + settingsSource)
 	SetSwitch = newScript(settingLibrary + setSwitchSource)
 	SetLimit  = newScript(settingLibrary + setLimitSource)

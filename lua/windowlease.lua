@@ -47,9 +47,9 @@ end
 -- window_ahead sizes a lease of the next window.
 local function window_ahead(s, lim, op, at)
   if op.div == 0 or op.demand == 0 or lim.period < AHEAD_PERIOD or floor(s.born / lim.period) == s.win then return 0 end
-  local room, share = lim.rate - s.debt - s.next - window_low(lim, op), window_share(lim, op)
+  local room, share = window_busy(lim) - s.debt - s.next - window_low(lim, op), window_share(lim, op)
   if lim.kind == 's' then
-    room = room - window_rest(s, lim, at) - floor(lim.rate / 16) - s.cur
+    room = room + lim.rate - window_busy(lim) - window_rest(s, lim, at) - floor(lim.rate / 16) - s.cur
     share = floor(max(room + s.next, 0) / max(floor(op.div / 2), 1))
   end
   local want = window_margin(s, lim, op.demand * min(lim.period, WINDOW_LEASE) / 1e9, 2, at)

@@ -85,7 +85,7 @@ func startBeating(ctx context.Context, rdb *redis.Client, prefix string, limiter
 	for i := range beatProcesses {
 		g := i % parts
 		p := protocol.Pulse{
-			Group: keys[g], Directory: names.Groups(), Changed: names.Changed(), Names: names.GroupNames(ids[g]),
+			Group: keys[g], Directory: names.Groups(), Changed: names.Changed(), Names: names.GroupNames(ids[g]), Wanted: names.Wanted(),
 			ID: ids[g], Process: fmt.Sprintf("%032d", i), Expiry: protocol.MaxExpiry, Text: texts[g], TTL: 24 * time.Hour,
 		}
 		for other, key := range keys {

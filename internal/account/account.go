@@ -21,6 +21,7 @@ type Account struct {
 	leaving    bool     // the next sync returns all leased units: see Return
 	used       bool     // the key was used under another limit, and the view that showed it is void
 	resync     bool     // the next sync is sent even if nothing is owed: Redis may have lost the key
+	wanted     bool     // another process was refused units of the window: see Want
 	stuckAt    int64    // ns; the time from which an answer of Redis is due; 0: none is due
 	view       view
 	demand     demand
@@ -32,6 +33,7 @@ type Account struct {
 	local      outage
 	spentAt    int64 // ns; no leased unit was spent after it; 0: nothing is held, and Redis knows all that is spent
 	lookBy     int64 // ns; the time of the next look at the leases: see giveback.go and idle.go
+	paced      paced
 	budget     Budget
 }
 

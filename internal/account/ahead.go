@@ -116,7 +116,7 @@ func (a *Account) open(now int64) (lost int64) {
 		return next.units
 	}
 	a.opened = place{a.askedAhead, next.end}
-	a.spentAt, a.lookBy = max(a.spentAt, next.begin), next.begin
+	a.spentAt, a.lookBy, a.wanted, a.paced = max(a.spentAt, next.begin), next.begin, false, pacedFor(next.units, next.begin, next.end)
 	return a.keep(lease{units: next.units, end: next.end, window: a.askedAhead})
 }
 

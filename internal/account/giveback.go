@@ -47,7 +47,9 @@ func (a *Account) watch(c *Conditions, leased, now int64) {
 		a.spentAt = now
 	}
 	if c.windowed() {
-		a.lookBy = now + c.idleWindow()
+		if leased > 0 || a.lookBy == 0 {
+			a.lookBy, a.paced = now+a.looksEvery(c), pacedFor(a.Held(), now, a.LeaseEnds())
+		}
 		return
 	}
 	a.lookBy = now + algo.MaxLease*1000
@@ -67,6 +69,9 @@ func (c *Conditions) lookEarly() int64 { return c.idleAfter() + 2*c.RTT + 2*c.Ti
 // or a lease of the next window is due. 0: at no time.
 func (a *Account) LookAt(c *Conditions, now int64) int64 {
 	at, next := a.returnAt(c, now), a.aheadAt(c, now)
+	if begin := a.ahead.begin; a.ahead.units > 0 && !a.frozen && c.looksAtPace() && (next == 0 || begin < next) {
+		next = begin // the first look of that window
+	}
 	if next > 0 && (at == 0 || next < at) {
 		at = max(next, now)
 	}
@@ -88,7 +93,10 @@ func (a *Account) returnAt(c *Conditions, now int64) int64 {
 		return 0
 	}
 	// The first look takes the budget back. The second one then knows whether units were spent since.
-	first := a.lookBy - c.idleAfter()
+	first := a.lookBy
+	if !c.windowed() || !c.looksAtPace() && !a.wanted {
+		first -= c.idleAfter()
+	}
 	if a.looksEarly(c, a.lookBy) {
 		first = min(first, a.view.received+c.idleAfter())
 	}
@@ -109,7 +117,7 @@ func (a *Account) surplus(c *Conditions, wanting bool, now int64) (units int64, 
 	case c.Closing || wanting || a.leaving:
 		return units, false
 	case c.windowed():
-		return a.surplusOfWindow(c, units, quiet, now), false
+		return a.surplusOfWindow(c, units, now), false
 	}
 	demand := a.demand.perSecond(now)
 	due = now >= a.lookBy && now >= a.LeaseEnds()-c.lookEarly()
@@ -120,29 +128,6 @@ func (a *Account) surplus(c *Conditions, wanting bool, now int64) (units int64, 
 		return 0, false
 	}
 	return units - min(units, int64(math.Ceil(demand))), due
-}
-
-// idleWindow is idleAfter for a window. A lease of a window lives as long as the window, so a process that uses the key now
-// and then needs few syncs. It would need two for each use if its units went back within a second.
-func (c *Conditions) idleWindow() int64 { return max(c.idleAfter(), c.Window.Period*1000/2) }
-
-// surplusOfWindow is surplus for a window. Units that were not used for half of the window go back if the window may run out:
-// by the view, the part of its units that is left is less than the part of its time.
-func (a *Account) surplusOfWindow(c *Conditions, units, quiet, now int64) int64 {
-	if quiet < c.idleWindow() {
-		a.lookBy = max(a.lookBy, a.spentAt+c.idleWindow())
-		return 0
-	}
-	if at := a.aheadAt(c, now); c.Window.Sliding && at > now {
-		a.lookBy = at // they go back with the ask for the next window
-		return 0
-	}
-	left := float64(a.view.level) / float64(c.Window.Cap)
-	if time := float64(a.view.ends-a.view.received) / 1000 / float64(c.Window.Period); left >= time {
-		a.lookBy = now + c.idleWindow()
-		return 0
-	}
-	return units
 }
 
 // giveBack takes units out of the hand. It returns the units that the op returns, with those whose life is over, and the number

@@ -52,6 +52,9 @@ func (a *Account) use(units, now int64) {
 func (a *Account) spend(units int64) {
 	first := min(units, a.leases[0].units)
 	a.leases[0].units -= first
+	if a.leases[0].window != 0 {
+		a.paced.spent += units
+	}
 	a.leases[1].units -= units - first
 	a.close()
 }
@@ -60,6 +63,9 @@ func (a *Account) spend(units int64) {
 func (a *Account) close() {
 	if a.leases[0].units == 0 {
 		a.leases[0], a.leases[1] = a.leases[1], lease{}
+	}
+	if a.leases[0].units == 0 {
+		a.paced = paced{}
 	}
 }
 
@@ -84,7 +90,7 @@ func (a *Account) expire(now int64) int64 {
 		a.booked = booking{}
 	}
 	if a.Held() == 0 {
-		a.leaving = a.leaving && a.ahead.units > 0
+		a.leaving, a.wanted = a.leaving && a.ahead.units > 0, false
 		if a.untoldInLedger() == 0 {
 			a.spentAt, a.lookBy = 0, 0
 		}

@@ -23,7 +23,7 @@ type modelKind uint8
 const (
 	evCall    modelKind = iota // a decision for n units
 	evSpend                    // the fast path for n units
-	evFreeze                   // a sync is sent
+	evFreeze                   // a sync is sent; 3: after p hears that another process wants units
 	evRetry                    // the sync is sent again
 	evArrive                   // the n-th message of p arrives, at Redis or back at p
 	evRepeat                   // it arrives, and will arrive again
@@ -170,6 +170,9 @@ func (w *world) play(e modelEvent) {
 	case evSpend:
 		w.spend(p, min(e.n, w.burst(p)))
 	case evFreeze:
+		if e.n == 3 { // a heartbeat tells that another process wants units
+			p.s.Want(w.terms(p), w.now)
+		}
 		w.freeze(p)
 	case evRetry:
 		w.retry(p)

@@ -53,9 +53,9 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	wanting := len(asks) > 0 && a.Held() > 0
 	quiet := a.pending == 0 && a.refunds.units() == 0 && len(asks) == 0
 	tells := a.tellsSpent(c, now)
-	surplus, due := a.surplus(c, wanting, now)
 	looks := quiet && !tells && a.onlyLooks(c, now)
-	if looks {
+	surplus, due := a.surplus(c, wanting, now)
+	if looks && !c.windowed() {
 		surplus = 0
 	}
 	leaving := a.leaving || c.Closing
@@ -248,7 +248,7 @@ func (a *Account) see(c *Conditions, ans Answer, now int64) {
 // settle books an answer. waiting is the costs of the calls that still wait, in order; the calls that the op carried come
 // first. served reports for each of them whether it is served. lost is the number of lost units.
 func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) (served []bool, lost int64) {
-	was, hoped := a.view, a.hopes(c)
+	was, hoped := a.view, a.hopes(c) || a.hopesHere(c)
 	a.learn(c, ans, now)
 	var gone int64
 	if c.windowed() && ans.Gen != 0 {

@@ -126,14 +126,22 @@ func (a *Account) hopes(c *Conditions) bool {
 	return !c.windowed() && !c.Bucket.Queue && c.Bucket.Cap-a.view.cap-a.booked.had*c.Bucket.Unit >= c.Bucket.Unit
 }
 
+// hopesHere is hopes for a window that is used up: other processes may hold some of its units. Redis does not know how many.
+func (a *Account) hopesHere(c *Conditions) bool {
+	return c.windowed() && c.N > 1 && a.view.known() && a.view.level < c.Bucket.Unit
+}
+
 // relookAt returns the time until which a view that is received now may prove a denial. If other processes hold units, these
 // are back, or spent, after the life of a lease. While Redis refuses, the process asks less and less often. was is the view
 // before, and hoped reports whether it had the same reason.
 func (a *Account) relookAt(c *Conditions, was view, hoped, refused bool, now int64) int64 {
-	if !a.hopes(c) {
+	wait := int64(algo.MaxLease * 1000)
+	switch {
+	case a.hopesHere(c):
+		wait = relookWindow
+	case !a.hopes(c):
 		return now + c.RelookIn
 	}
-	wait := int64(algo.MaxLease * 1000)
 	if hoped && refused {
 		wait = max(wait, 2*(was.relook-was.received))
 	}

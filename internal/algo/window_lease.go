@@ -14,6 +14,10 @@ import "math"
 // current window and every lease of the next one needs Cur + Next ≤ Rate. At a load above
 // the limit nothing is left to lease ahead.
 //
+// An eighth of a fixed window is never leased ahead. While a fleet grows, the processes
+// do not agree on Div, and the leases of the old ones would be all of the next window: a
+// process without one would be refused at its begin, and deny until its end.
+//
 // A state whose window is that of its birth leases nothing ahead: after a loss, Next is
 // then what the views tell, and nothing is counted twice.
 
@@ -92,11 +96,11 @@ func (w Window) leaseAhead(s *State, op Op, ans *Answer, at int64) {
 	if op.Div <= 0 || op.Demand <= 0 || w.Period < AheadPeriod || w.Number(s.Born) == s.Win {
 		return
 	}
-	room, share := w.Rate-s.Debt-s.Next-w.low(op.Floor), w.share(op)
+	room, share := w.busy()-s.Debt-s.Next-w.low(op.Floor), w.share(op)
 	if w.Sliding {
 		// The units that this window still needs are kept, with a reserve. The share is
 		// the same for the first process and for the last one.
-		room -= w.rest(s, at) + w.Rate/16 + s.Cur
+		room += w.Rate - w.busy() - w.rest(s, at) - w.Rate/16 - s.Cur
 		share = max(room+s.Next, 0) / max(op.Div/2, 1)
 	}
 	want := w.margin(s, float64(op.Demand)*float64(min(w.Period, WindowLease))/1e9, 2, at)

@@ -43,9 +43,10 @@ func TestLeaseAheadSizes(t *testing.T) {
 		{"of a short one: all of it", hybridlimit.FixedWindow(100, 100*ms), 0, 0, 0, 160, 2, 22},
 		{"an equal share of the 87", fixed, 0, 0, 0, 1000, 2, 43},
 		{"alone", fixed, 0, 0, 0, 1000, 1, 87},
-		{"no room: others lease 95", fixed, 0, 0, 95, 1000, 1, 5},
+		{"little room: others lease 82", fixed, 0, 0, 82, 1000, 1, 5},
+		{"an eighth stays for processes without a lease", fixed, 0, 0, 87, 1000, 1, 0},
 		{"others lease all", fixed, 0, 0, 100, 1000, 1, 0},
-		{"this window carries 50", fixed, 150, 0, 0, 1000, 1, 50},
+		{"this window carries 50", fixed, 150, 0, 0, 1000, 1, 37},
 		{"a full window carries nothing", fixed, 100, 0, 0, 1000, 1, 87},
 		// The last quarter of the window is left. It needs a third of the use so far.
 		{"of a sliding window: all but a sixteenth", sliding, 0, 0, 0, 1000, 1, 94},

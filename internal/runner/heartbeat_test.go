@@ -18,7 +18,7 @@ var names = lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
 // pulse returns a heartbeat of a process of the group g.
 func pulse(process string, expiry time.Duration, leave bool) wire.Pulse {
 	return wire.Pulse{
-		Group: names.Group("g"), Directory: names.Groups(), Changed: names.Changed(), Names: names.GroupNames("g"),
+		Group: names.Group("g"), Directory: names.Groups(), Changed: names.Changed(), Names: names.GroupNames("g"), Wanted: names.Wanted(),
 		ID: "g", Process: process, Expiry: expiry, Leave: leave, TTL: time.Minute,
 	}
 }

@@ -24,7 +24,11 @@ const (
 	maxLosses  = 1_000_000 // that a heartbeat tells
 	maxGroupID = 32
 	maxGroups  = 20 + MaxGroups*(2+maxGroupID+16) // bytes of a directory
-	pulseInts  = 6
+	pulseInts  = 7                                // elements of an answer before the lists
+
+	// MaxWanted is the largest number of marks that a heartbeat carries, in each direction.
+	MaxWanted = 64
+	markBytes = 22
 )
 
 // Pulse is the content of a heartbeat. Its keys are from lua.Names and share a slot.
@@ -33,6 +37,7 @@ type Pulse struct {
 	Directory string         // key
 	Changed   string         // key
 	Names     string         // key of the names of the sender's group
+	Wanted    string         // key of the marks of wanted keys
 	Before    []string       // keys of groups that may have the process from before
 	Others    []string       // keys of groups to count
 	Read      []string       // keys of names to read; at most MaxNamesRead
@@ -43,6 +48,7 @@ type Pulse struct {
 	Text      string         // names to write; "": they are written
 	TTL       time.Duration  // of names and directory
 	Version   int64          // of the directory that the sender knows; 0: none
+	Marks     []string       // of keys of which the sender wants units; at most MaxWanted
 	Members   string         // key, if there is a Member
 	Member    *permits.Pulse // the part about permits; nil: none
 }
@@ -53,11 +59,12 @@ func EncodePulse(p Pulse) (keys, argv []string) {
 	if p.Leave {
 		leave = "1"
 	}
-	keys = append(make([]string, 0, 4+len(p.Before)+len(p.Others)+len(p.Read)), p.Group, p.Directory, p.Changed, p.Names)
+	keys = append(make([]string, 0, 5+len(p.Before)+len(p.Others)+len(p.Read)), p.Group, p.Directory, p.Changed, p.Names, p.Wanted)
 	keys = append(append(append(keys, p.Before...), p.Others...), p.Read...)
 	argv = []string{
 		p.Process, p.ID, p.Text,
 		fmt.Sprintf("%d %s %d %d %d %d", p.Expiry.Microseconds(), leave, p.TTL.Milliseconds(), p.Version, len(p.Before), len(p.Others)),
+		strings.Join(p.Marks, " "),
 	}
 	if p.Member != nil {
 		keys = append(keys, p.Members)
@@ -76,11 +83,18 @@ type Beat struct {
 	Version int64    // of the directory
 	Told    bool     // Groups is the directory; otherwise the sender knows it
 	Groups  []string // ids
+	Wanted  []Mark   // of keys of which units are wanted, in the order of their times
 	Alive   int64    // number of processes of the sender's group
 	Others  []int64  // and of the other groups, in the order of Pulse.Others
 	Names   []string // in the order of Pulse.Read; "": not known
 	Losses  int64    // of permits, of the fleet, if the pulse had a Member
 	Beats   []int64  // µs; the last heartbeats of its suspects, in order; 0: none
+}
+
+// Mark tells that a process wants units of a key.
+type Mark struct {
+	At   int64  // µs of Redis time at which it was told
+	Text string // lua.Names.Digest
 }
 
 // DecodeBeat reads the reply to a heartbeat. A reply that the script cannot have
@@ -111,7 +125,11 @@ func DecodeBeat(raw any, p Pulse) (Beat, error) {
 			return Beat{}, fmt.Errorf("%w: the directory %q in the answer to heartbeat", ErrReply, directory)
 		}
 	}
-	ints, texts := append(append([]any{}, list[:4]...), list[5:pulseInts+len(p.Others)]...), list[pulseInts+len(p.Others):]
+	marks, ok := list[5].(string)
+	if b.Wanted, ok = decodeMarks(marks, ok); !ok {
+		return Beat{}, fmt.Errorf("%w: the marks %.200q in the answer to heartbeat", ErrReply, list[5])
+	}
+	ints, texts := append(append([]any{}, list[:4]...), list[6:pulseInts+len(p.Others)]...), list[pulseInts+len(p.Others):]
 	v, err := naturals(ints, len(ints), "heartbeat")
 	if err != nil {
 		return Beat{}, err
@@ -149,6 +167,26 @@ func DecodeGroups(text string) (version int64, ids []string, ok bool) {
 		ids = append(ids, fields[i-1])
 	}
 	return version, ids, true
+}
+
+// decodeMarks reads marks and their times. It returns false for text that the script cannot have written.
+func decodeMarks(text string, ok bool) ([]Mark, bool) {
+	if text == "" || !ok {
+		return nil, ok
+	}
+	fields := strings.Split(text, " ")
+	if len(fields)%2 != 0 || len(fields)/2 > MaxWanted {
+		return nil, false
+	}
+	marks := make([]Mark, 0, len(fields)/2)
+	for i := 0; i < len(fields); i += 2 {
+		at, err := strconv.ParseUint(fields[i], 10, 63)
+		if err != nil || at > maxReply || len(fields[i+1]) != markBytes {
+			return nil, false
+		}
+		marks = append(marks, Mark{int64(at), fields[i+1]})
+	}
+	return marks, true
 }
 
 // naturals reads a list of exactly n integers from 0 to maxReply.

@@ -1,0 +1,105 @@
+package hybrid
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/hybridlimit/hybridlimit/internal/wire"
+)
+
+// wanted is the keys of windows that are used up, while other processes may hold some of their units in leases. The heartbeats carry
+// their marks: see docs/decisions/0065-units-that-others-want.md.
+type wanted struct {
+	told chan struct{} // has room for one: there is a mark to tell
+
+	mu    sync.Mutex
+	marks map[string]struct{} // to tell with the next heartbeat; at most wire.MaxWanted
+	heard map[string]int64    // the marks in the last answer, and their times
+}
+
+func newWanted() wanted {
+	return wanted{told: make(chan struct{}, 1), marks: map[string]struct{}{}}
+}
+
+// tell makes the next heartbeat carry a mark, and makes it due soon. If a process has told the mark just now, the holders know it.
+// With too many marks it does nothing: the next refusal tells the key again.
+func (w *wanted) tell(mark string) {
+	w.mu.Lock()
+	_, known := w.heard[mark]
+	if known = known || len(w.marks) >= wire.MaxWanted; !known {
+		w.marks[mark] = struct{}{}
+	}
+	w.mu.Unlock()
+	if known {
+		return
+	}
+	select {
+	case w.told <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the marks to tell, sorted. If their heartbeat fails they are lost.
+func (w *wanted) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	marks := slices.Sorted(maps.Keys(w.marks))
+	clear(w.marks)
+	return marks
+}
+
+// news returns the marks that were told since the last answer.
+func (w *wanted) news(all []wire.Mark) map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var fresh map[string]bool
+	heard := make(map[string]int64, len(all))
+	for _, m := range all {
+		if heard[m.Text] = m.At; w.heard[m.Text] != m.At {
+			if fresh == nil {
+				fresh = map[string]bool{}
+			}
+			fresh[m.Text] = true
+		}
+	}
+	w.heard = heard
+	return fresh
+}
+
+// returnWanted makes the keys with these marks return units that this process does not use. It looks at each key of a window that
+// holds units: 100 000 keys take some ms.
+func (h *Hub) returnWanted(marks map[string]bool) {
+	if len(marks) == 0 {
+		return
+	}
+	for _, l := range h.views() {
+		l.store.sweep(func(e *entry) {
+			if e.plan.Load().Window.Period > 0 && e.holds() && marks[h.names.Digest(l.cfg.Name, e.name)] {
+				e.wantedElsewhere()
+			}
+		})
+	}
+}
+
+// holds reports whether the entry may hold leased units of a window. An entry with such a lease is never compact.
+func (e *entry) holds() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.whole != nil && e.account.Leased() > 0
+}
+
+// wantedElsewhere notes that another process was refused units of the key.
+func (e *entry) wantedElsewhere() {
+	e.lock()
+	defer e.unlock()
+	if e.dead {
+		return
+	}
+	epoch, now := e.lim.hub.clock.Stamp()
+	c := e.conditions(e.plan.Load(), now)
+	e.begin(now)
+	e.account.Want(&c, now)
+	e.end(&c, epoch, now)
+	e.lookAgain(&c, now)
+}
