@@ -199,6 +199,9 @@ func (a *Account) takesLease(c *Conditions, now int64) bool {
 	if a.livesOnCredit(c, now) {
 		return false
 	}
+	if a.ahead.units > 0 && now >= a.view.ends { // those come into the hand at once
+		return false
+	}
 	units, _ := a.renewable()
 	return c.hasLeases() && (units > 0 || a.leases[1].units == 0 && a.Held() <= a.prefetchAt(c, now))
 }
