@@ -10,6 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // This file tests the lower half of the guarantee: the units that a fleet surely
@@ -161,5 +162,35 @@ func TestAGroupLeasesLittle(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestLoopAlone calls in a loop for five seconds on one process, as x/time/rate's own test does.
+//
+// Regression: in ModeStrict the process asked at most once in T. Of 600 units it admitted 595 to 598.
+func TestLoopAlone(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		mode  hybrid.Mode
+		gap   time.Duration
+		least int
+	}{
+		{hybrid.ModeStrict, time.Millisecond, 599}, {hybrid.ModeStrict, 2 * time.Millisecond, 599}, {hybrid.ModeAuto, time.Millisecond, 599}, {hybrid.ModeAuto, 2 * time.Millisecond, 598},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			link := redistest.NewBubble(t).Link()
+			link.Latency(250*time.Microsecond, 250*time.Microsecond)
+			l := newLimiter(t, link.Client(nil), hybridlimit.PerSecond(100), hybrid.Config{Mode: tc.mode})
+			time.Sleep(3 * time.Second)
+			admitted := 0
+			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(tc.gap) {
+				if ask(t, l, "k", 1).Allowed {
+					admitted++
+				}
+			}
+			if admitted < tc.least || admitted > 601 {
+				t.Errorf("%v, each %v: admitted %d units, want %d to 601", tc.mode, tc.gap, admitted, tc.least)
+			}
+		})
 	}
 }

@@ -14,7 +14,8 @@ const (
 	// waits one round trip. So does a call when the process's part of the limit is below a unit or two.
 	ModeStrict
 	// ModeDeferred spends credit only: it counts locally and sends the count every K units or after T. No decision
-	// waits once a key is warm. The fleet may admit up to a burst early, and repays it.
+	// waits once a key is warm. The fleet may admit up to a burst early, and repays it. For its first 1.5 s a process
+	// does not know how many others there are. It gives no credit then, and each call asks Redis.
 	ModeDeferred
 	// ModeExact asks Redis for every decision.
 	ModeExact

@@ -32,7 +32,7 @@ func TestLoadsThatMoveWidely(t *testing.T) {
 							calls, denied := m.inBubble(t)
 							most := calls / 100
 							if fleet == [2]int{30, 3} && limit.Period <= 2*time.Second {
-								most = calls / 7
+								most = calls / 6
 							}
 							if denied > most {
 								t.Errorf("%d of %d calls are denied", denied, calls)

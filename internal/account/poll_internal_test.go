@@ -21,15 +21,16 @@ func TestNextPollOfOneProcess(t *testing.T) {
 		retry int64 // ns
 	}{
 		{"the view covers the call", 2, 2, false, nil, Ask, 0},
-		{"but not what is owed", 2, 2, true, func(a *Account, _ *Conditions) { a.pending = 1 }, Deny, 40 * ms},
+		{"but not what is owed", 2, 2, true, func(a *Account, c *Conditions) { a.pending, c.Interval = 1, 500*ms }, Deny, 40 * ms},
 		{"the view and the ledger's units in hand cover it", 1, 2, false, func(a *Account, _ *Conditions) {
 			a.leases[0] = lease{units: 1, end: 9 * sec, booked: true}
 		}, Ask, 0},
-		{"the unit came back since: it is not yet time to ask", 0.95, 1, true, nil, Deny, 40 * ms},
+		{"the unit came back since: a fifth of T is over", 0.95, 1, true, nil, Ask, 0},
+		{"and it is not over", 0.95, 1, true, func(_ *Account, c *Conditions) { c.Interval = 500 * ms }, Deny, 40 * ms},
 		{"as long as others are there, their turn comes first", 2, 2, false, func(_ *Account, c *Conditions) { c.N = 2 }, Deny, 240 * ms},
 		{"a unit takes T", 0.95, 1, false, func(_ *Account, c *Conditions) { c.Interval = 100 * ms }, Ask, 0},
 		{"two units take T", 1.95, 2, false, func(_ *Account, c *Conditions) { c.Interval = 200 * ms }, Ask, 0},
-		{"a unit takes half of T", 0.95, 1, false, func(_ *Account, c *Conditions) { c.Interval = 200 * ms }, Deny, 140 * ms},
+		{"a unit takes half of T: one ask for each", 0.95, 1, false, func(_ *Account, c *Conditions) { c.Interval = 200 * ms }, Deny, 40 * ms},
 	} {
 		c := stepTerms()
 		c.N, c.Credit, c.Interval, c.Mode = 1, 0, 100*ms, ModeStrict

@@ -81,9 +81,13 @@ func (a *Account) nextPollFor(c *Conditions, n int64) int64 {
 	return next
 }
 
+// alonePolls is the largest number of asks in T of a process that is alone, has no credit, and is over the limit. With one, units that
+// had refilled were denied for up to T: a loop over a limit of 100 a second got 595 of 600.
+const alonePolls = 5
+
 // NextPoll returns the earliest time (ns) at which this process may ask, because units are scarce and it has had some; 0: it
 // may ask now. For a process that is alone, the view is complete. With credit it has no next poll. Nor has it one for a queue,
-// because no other process wants the last places. Without credit it asks at most once in T.
+// because no other process wants the last places. Without credit it asks once for each unit, but at most alonePolls times in T.
 func (a *Account) NextPoll(c *Conditions) int64 {
 	switch {
 	case a.refunds.units() > 0: // the next sync gives units back before it asks
@@ -93,7 +97,7 @@ func (a *Account) NextPoll(c *Conditions) int64 {
 	case c.Credit > 0 || c.Bucket.Queue:
 		return 0
 	}
-	return min(a.view.nextPoll, a.view.received+c.Interval)
+	return min(a.view.nextPoll, a.view.received+max(c.Interval/alonePolls, c.Bucket.Unit*1000/c.Bucket.Refill))
 }
 
 // ProvedUntil returns the time (ns) until which the view proves that n units do not exist. Since Redis answered, the level has
