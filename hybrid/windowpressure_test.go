@@ -174,3 +174,35 @@ func TestLoadThatMovesInAWindow(t *testing.T) {
 		})
 	}
 }
+
+// TestWantedUnitsOfEachKindOfKey is TestIdleHoldersOfAWindow with hashed keys, with a limit of the key's own, and with a class that
+// holds units.
+func TestWantedUnitsOfEachKindOfKey(t *testing.T) {
+	t.Parallel()
+	hour := hybridlimit.FixedWindow(100, time.Hour)
+	for name, cfg := range map[string]hybrid.Config{
+		"hashed":     {Hub: hybrid.HubConfig{HashKeys: "a secret of at least thirty-two bytes"}},
+		"of its own": {LimitFor: func(string) hybridlimit.Limit { return hybridlimit.FixedWindow(100, 2*time.Hour) }},
+		"classes":    {Classes: []hybrid.Class{{Name: "rest", Floor: 0.1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ls := fleetOf(t, 3, hour, cfg)
+				holders := ls[:2:2]
+				if len(cfg.Classes) > 0 {
+					for i, l := range holders {
+						var err error
+						if holders[i], err = l.Class("rest"); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				used := admitsInTurn(t, holders, 20, time.Millisecond)
+				if admitted := admitsFor(t, ls[2], wantedWithin); admitted < 100-used {
+					t.Errorf("admitted %d of %d units", admitted, 100-used)
+				}
+			})
+		})
+	}
+}

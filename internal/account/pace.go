@@ -103,15 +103,15 @@ func (a *Account) surplusOfWindow(c *Conditions, units, now int64) int64 {
 	every, quiet, rest := a.looksEvery(c), now-a.spentAt, a.LeaseEnds()-now
 	a.lookBy = now + every
 	switch {
-	case rest <= every:
+	case !a.wanted && !c.looksAtPace():
+		return a.surplusUnwanted(c, units, quiet, now)
+	case rest <= every: // they end before others can use them
 		return 0
 	case a.wanted && quiet < every:
 		a.lookBy = a.spentAt + every
 		return 0
 	case a.wanted:
 		return units
-	case !c.looksAtPace():
-		return a.surplusUnwanted(c, units, quiet, now)
 	case float64(quiet)*a.paced.pace >= idleUses:
 		return units
 	}

@@ -151,3 +151,30 @@ func TestWanting(t *testing.T) {
 		}
 	}
 }
+
+// TestUnwanted checks that units of a long window that nobody was refused go back after half of the window without a use, also near
+// its end, if the window may run out.
+func TestUnwanted(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		level        int64 // of 1000 units, in the first tenth of the window
+		unused, rest time.Duration
+		want         bool
+	}{
+		{"unused for most of it", 500, 35 * time.Minute, 20 * time.Minute, true},
+		{"plenty is left", 950, 35 * time.Minute, 20 * time.Minute, false},
+		{"used a while ago", 500, 25 * time.Minute, 20 * time.Minute, false},
+	} {
+		c := windowTerms()
+		p := NewPlan(hybridlimit.FixedWindow(1000, time.Hour))
+		c.Bucket, c.Window, c.Limit = p.Bucket, p.Window, p.Limit
+		a := inWindow(c, 7_200_000_000+300_000_000, tc.level*c.Bucket.Unit, 3300e6)
+		a.keep(lease{units: 20, end: a.view.ends, window: a.view.window})
+		a.watch(c, 20, sec)
+		now := a.view.ends - int64(tc.rest)
+		a.spentAt, a.lookBy = now-int64(tc.unused), now
+		if op, ok := a.freeze(c, nil, now); ok != tc.want || ok && op.Back != 20 {
+			t.Errorf("%s: %d units go back, sent: %t", tc.name, op.Back, ok)
+		}
+	}
+}
