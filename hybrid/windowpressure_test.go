@@ -154,6 +154,11 @@ func loadsThatMove() (loads []movingLoad) {
 			}
 		}
 	}
+	for _, when := range []float64{0, 0.2, 0.5} { // the searches found these: a process without a lease at the begin of a window
+		for seed := range uint64(3) {
+			loads = append(loads, movingLoad{hybridlimit.FixedWindow(1000, time.Second), 3, 12, 0.75, when, true, hybrid.ModeStrict, 100 + seed})
+		}
+	}
 	return loads
 }
 
