@@ -46,18 +46,6 @@ func (c *Conditions) looksAtPace() bool {
 	return c.windowed() && !c.Window.Sliding && c.Window.Period*1000 <= paceWindow
 }
 
-// hopesSoon reports whether units of a used up window are likely to come back soon: the last window was not used up, so this one may be
-// in the hands of processes that look at their pace. was is the view before, which may be of an earlier look in this window.
-func (a *Account) hopesSoon(c *Conditions, was view) bool {
-	switch {
-	case !c.looksAtPace():
-		return false
-	case was.window == a.view.window && was.known():
-		return was.level < c.Bucket.Unit && was.relook-was.received <= c.Window.Period*1000/4
-	}
-	return !was.known() || was.level >= c.Bucket.Unit
-}
-
 // looksEvery returns the time (ns) between two looks at leases of a window.
 func (a *Account) looksEvery(c *Conditions) int64 {
 	switch {

@@ -140,10 +140,7 @@ func TestWanting(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 		want := c.RelookIn
-		switch {
-		case tc.level == 0 && c.N > 1 && c.Window.Period == 1e6: // it looks at its pace, as the others do
-			want = 125 * ms
-		case tc.level == 0 && c.N > 1:
+		if tc.level == 0 && c.N > 1 {
 			want = relookWindow
 		}
 		if wait := a.view.relook - sec; wait != want {

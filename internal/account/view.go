@@ -141,8 +141,6 @@ func (a *Account) hopesHere(c *Conditions) bool {
 func (a *Account) relookAt(c *Conditions, was view, hoped, refused bool, now int64) int64 {
 	wait := int64(algo.MaxLease * 1000)
 	switch {
-	case a.hopesHere(c) && a.hopesSoon(c, was):
-		wait = min(relookWindow, c.Window.Period*1000/8)
 	case a.hopesHere(c):
 		wait = relookWindow
 	case !a.hopes(c):
