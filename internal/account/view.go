@@ -137,8 +137,7 @@ func (a *Account) hopesHere(c *Conditions) bool {
 
 // relookAt returns the time until which a view that is received now may prove a denial. If other processes hold units, these
 // are back, or spent, after the life of a lease, or in a window after relookWindow. While Redis refuses, the process asks less and
-// less often. was is the view
-// before, and hoped reports whether it had the same reason.
+// less often. was is the view before, and hoped reports whether it had the same reason.
 func (a *Account) relookAt(c *Conditions, was view, hoped, refused bool, now int64) int64 {
 	wait := int64(algo.MaxLease * 1000)
 	switch {
