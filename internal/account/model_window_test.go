@@ -282,19 +282,20 @@ func (w *world) stretchWord(p *proc) func() {
 func (w *world) astray() int64 { return int64(len(w.procs)) * w.t.Credit * w.t.Bucket.Unit }
 
 // lastIsSeen reports whether a process has a view that is as new as the last op, and takes its window to be the current window.
-// Views of other windows are void. An ask without an envelope that arrives twice in one µs has two answers of that time, and the
-// process hears one of them.
+// Views of other windows are void. If a batch arrives twice, its second arrival may be in the µs of another answer to the process, and
+// an ask without an envelope has two answers then, of which the process hears one.
 func (w *world) lastIsSeen() bool {
 	r := &w.redis
 	if !w.t.windowed() || len(r.ledger) == 0 {
 		return false
 	}
 	last := r.ledger[len(r.ledger)-1]
-	if last.batch.bare() && (!last.heard || slices.ContainsFunc(r.ledger[:len(r.ledger)-1], func(a *applied) bool { return a.batch == last.batch })) {
+	again := slices.ContainsFunc(r.ledger[:len(r.ledger)-1], func(a *applied) bool { return a.batch == last.batch })
+	if last.batch.bare() && (!last.heard || again) {
 		return false
 	}
 	return w.t.Window.Number(last.at) == w.t.Window.Number(r.clock(w.now)) && slices.ContainsFunc(w.procs, func(p *proc) bool {
-		return p.s.fresh(w.now) && (p.s.view.redisAt > last.at || p.s.view.redisAt == last.at && p.id == last.batch.id)
+		return p.s.fresh(w.now) && (p.s.view.redisAt > last.at || !again && p.s.view.redisAt == last.at && p.id == last.batch.id)
 	})
 }
 
