@@ -142,7 +142,7 @@ func (m movingLoad) inBubble(t *testing.T) (calls, denied int) {
 func loadsThatMove() (loads []movingLoad) {
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.FixedWindow(300, time.Second), hybridlimit.FixedWindow(400, 2*time.Second), hybridlimit.FixedWindow(900, 6*time.Second),
-		hybridlimit.SlidingWindow(600, 3*time.Second),
+		hybridlimit.FixedWindow(600, 15*time.Second), hybridlimit.SlidingWindow(600, 3*time.Second),
 	} {
 		for _, fleet := range [][2]int{{3, 12}, {4, 16}, {12, 3}} {
 			for _, join := range []bool{false, true} {

@@ -28,7 +28,7 @@ func (st store) texts(t *testing.T, tell ...string) (texts []string) {
 func TestWantedMarksAreTold(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		if got := st.texts(t); got != nil || st.rdb.Exists(t.Context(), fleetNames.Wanted()).Val() != 0 {
-			t.Errorf("nobody told a mark: %q", got)
+			t.Errorf("without a mark: %q", got)
 		}
 		if got := st.texts(t, mark(1), mark(2)); !slices.Equal(got, []string{mark(1), mark(2)}) {
 			t.Errorf("the answer to the teller: %q", got)

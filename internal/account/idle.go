@@ -45,13 +45,10 @@ func (a *Account) looksEarly(c *Conditions, now int64) bool {
 	return !c.windowed() && !c.Closing && !a.leaving && now < a.LeaseEnds()-c.lookEarly()-c.idleAfter()
 }
 
-// onlyLooks reports whether a sync that has nothing to tell is due to a look that is only for tellsSpent, or at the pace of a window,
-// and not to a call. It then takes no lease, and one that is only for tellsSpent returns none.
+// onlyLooks reports whether a sync that has nothing to tell is due to a look that is only for tellsSpent, and not to a call. It then
+// takes no lease and returns none.
 func (a *Account) onlyLooks(c *Conditions, now int64) bool {
-	if a.spentAt == 0 || now-a.spentAt < max(lookSoonest, 2*c.RTT) {
-		return false
-	}
-	return a.Held() == 0 || a.looksEarly(c, now) || c.looksAtPace() && a.lookBy > 0 && now >= a.lookBy
+	return a.spentAt > 0 && now-a.spentAt >= max(lookSoonest, 2*c.RTT) && (a.Held() == 0 || a.looksEarly(c, now))
 }
 
 // lookLater sets the next look after one of a bucket that found nothing to tell: after as much time as since the last answer, so

@@ -57,7 +57,7 @@ func (a *Account) looksEvery(c *Conditions) int64 {
 	return c.idleWindow()
 }
 
-// idleWindow is idleAfter for a long window whose units nobody wants. A process that uses the key now and then would need two
+// idleWindow is idleAfter for a long window whose units are not wanted. A process that uses the key now and then would need two
 // syncs for each use if its units went back within seconds.
 func (c *Conditions) idleWindow() int64 { return max(c.idleAfter(), c.Window.Period*1000/2) }
 
@@ -67,13 +67,11 @@ func (a *Account) Wanting(c *Conditions) bool {
 	return a.hopesHere(c) && c.hasLeases() && c.Window.Period*1000 >= wantedFrom
 }
 
-// Want notes that another process was refused units of the key. It reports whether this one may have some to return.
-func (a *Account) Want(c *Conditions, now int64) bool {
-	if !c.windowed() || a.Held() == 0 || a.wanted {
-		return false
+// Want notes that another process was refused units of the key.
+func (a *Account) Want(c *Conditions, now int64) {
+	if c.windowed() && a.Held() > 0 && !a.wanted {
+		a.wanted, a.lookBy = true, now
 	}
-	a.wanted, a.lookBy = true, now
-	return true
 }
 
 // idleUses is the number of units that a process should have spent since its last use, by the pace of its leases, from which on it is
@@ -129,7 +127,7 @@ func (p *paced) surplus(units, rest, now int64) int64 {
 	return 0
 }
 
-// surplusUnwanted is surplusOfWindow for a long window whose units nobody wants. Units that were not used for half of the window go
+// surplusUnwanted is surplusOfWindow for a long window whose units are not wanted. Units that were not used for half of the window go
 // back if the window may run out: by the view, the part of its units that is left is less than the part of its time.
 func (a *Account) surplusUnwanted(c *Conditions, units, quiet, now int64) int64 {
 	if quiet < c.idleWindow() {

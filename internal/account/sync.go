@@ -53,9 +53,9 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	wanting := len(asks) > 0 && a.Held() > 0
 	quiet := a.pending == 0 && a.refunds.units() == 0 && len(asks) == 0
 	tells := a.tellsSpent(c, now)
-	looks := quiet && !tells && a.onlyLooks(c, now)
 	surplus, due := a.surplus(c, wanting, now)
-	if looks && !c.windowed() {
+	looks := quiet && !tells && a.onlyLooks(c, now)
+	if looks {
 		surplus = 0
 	}
 	leaving := a.leaving || c.Closing
