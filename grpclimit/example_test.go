@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/clientkey"
 	"github.com/hybridlimit/hybridlimit/grpclimit"
 	"github.com/hybridlimit/hybridlimit/limittest"
 	"github.com/hybridlimit/hybridlimit/local"
@@ -25,7 +26,7 @@ func ExampleUnaryServer() {
 	type user struct{} // your authentication stores the user in the context
 	limit, err := grpclimit.UnaryServer(grpclimit.Config{}, grpclimit.Limit{
 		Limiter: limiter,
-		Key: grpclimit.Subject("", func(ctx context.Context) string {
+		Key: grpclimit.User("", func(ctx context.Context) string {
 			name, _ := ctx.Value(user{}).(string)
 			return name
 		}),
@@ -85,4 +86,32 @@ func ExampleNewClient() {
 	fmt.Println(len(options), "options for grpc.NewClient")
 	// Output:
 	// 2 options for grpc.NewClient
+}
+
+// A method has a limit of its own. LimitFor gets the key of Method, which
+// clientkey.Route also makes.
+func ExampleMethod() {
+	limits := map[string]hybridlimit.Limit{clientkey.Route("/demo.Reports/Create"): hybridlimit.PerHour(2)}
+	limiter, err := local.New(hybridlimit.PerHour(1000), local.Config{Name: "methods", LimitFor: func(key string) hybridlimit.Limit {
+		if limit, ok := limits[key]; ok {
+			return limit
+		}
+		return hybridlimit.PerHour(1000)
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	limit, err := grpclimit.UnaryServer(grpclimit.Config{}, grpclimit.Limit{Limiter: limiter, Key: grpclimit.Method()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	handler := func(context.Context, any) (any, error) { return "report", nil }
+	for range 3 {
+		_, err := limit(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/demo.Reports/Create"}, handler)
+		fmt.Println(status.Code(err))
+	}
+	// Output:
+	// OK
+	// OK
+	// ResourceExhausted
 }

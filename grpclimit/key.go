@@ -11,8 +11,9 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/clientkey"
 	"github.com/hybridlimit/hybridlimit/httplimit"
-	"github.com/hybridlimit/hybridlimit/internal/clientkey"
+	"github.com/hybridlimit/hybridlimit/internal/clientaddr"
 )
 
 // Call is a call of a client, as a KeyFunc sees it.
@@ -37,9 +38,10 @@ type Call struct {
 // its key freely, it can take a new key, and so a fresh limit, for each call, or
 // use up another client's limit.
 //
-// The keys of this package start with their kind. They are the keys of package
-// httplimit for the same client, so an HTTP server and a gRPC server can share a
-// limit. A function that returns a KeyFunc and no error panics if an argument is
+// The keys of this package start with their kind: "user:", "ip:", "apikey:", "bearer:",
+// "route:". Package clientkey makes the same keys, for LimitFor, limit files and tests.
+// They are the keys of package httplimit for the same client, so an HTTP server and a
+// gRPC server can share a limit. A function that returns a KeyFunc and no error panics if an argument is
 // invalid, for example if it is nil.
 type KeyFunc func(ctx context.Context, c Call) string
 
@@ -47,17 +49,18 @@ type KeyFunc func(ctx context.Context, c Call) string
 // service.
 func Everyone() KeyFunc { return func(context.Context, Call) string { return clientkey.Everyone } }
 
-// Method returns a KeyFunc with a key per full method. All streams of
-// grpc.UnknownServiceHandler share one key (Call.Unregistered).
+// Method returns a KeyFunc with a key per full method. The key is clientkey.Route of it:
+// "route:/shop.Orders/List". All streams of grpc.UnknownServiceHandler share one key
+// (Call.Unregistered).
 func Method() KeyFunc {
 	return func(_ context.Context, c Call) string {
 		switch {
 		case c.Unregistered:
-			return clientkey.RoutePrefix + clientkey.Unmatched
+			return clientkey.Route(clientkey.Unmatched)
 		case c.Method == "":
 			return ""
 		}
-		return clientkey.RoutePrefix + c.Method
+		return clientkey.Route(c.Method)
 	}
 }
 
@@ -69,20 +72,20 @@ type IPConfig = httplimit.IPConfig
 // connection, for IPv6 its /64. It is for servers without a proxy: behind a proxy,
 // all calls have the proxy's key. A call without an address, such as one through a
 // Unix socket, has no key.
-func Peer() KeyFunc { return keyOf(&clientkey.Peer) }
+func Peer() KeyFunc { return keyOf(&clientaddr.Peer) }
 
 // ClientIP returns a KeyFunc with a key per client address. Its error (ErrInvalid)
 // lists everything wrong with cfg.
 func ClientIP(cfg IPConfig) (KeyFunc, error) {
 	cfg.Header = textproto.CanonicalMIMEHeaderKey(cfg.Header)
-	client, err := clientkey.Address(cfg).Checked("grpclimit")
+	client, err := clientaddr.Address(cfg).Checked("grpclimit")
 	if err != nil {
 		return nil, err
 	}
 	return keyOf(&client), nil
 }
 
-func keyOf(client *clientkey.Address) KeyFunc {
+func keyOf(client *clientaddr.Address) KeyFunc {
 	field := strings.ToLower(client.Header)
 	return func(ctx context.Context, _ Call) string {
 		addr := peerAddr(ctx)
@@ -107,12 +110,12 @@ func peerAddr(ctx context.Context) netip.Addr {
 		addr, _ := netip.AddrFromSlice(tcp.IP)
 		return addr
 	}
-	return clientkey.PeerAddr(p.Addr.String())
+	return clientaddr.PeerAddr(p.Addr.String())
 }
 
 // Metadata returns a KeyFunc for the value of a metadata field such as "x-api-key".
-// The key is a hash of the value, the same as that of httplimit.APIKey for a header
-// of this name. If the field has several values, the first counts. A call without
+// The key is clientkey.APIKey: a hash of the value, the same as that of httplimit.APIKey
+// for a header of this name. If the field has several values, the first counts. A call without
 // the field has no key. A call with the field always has one, even if the value is
 // empty.
 //
@@ -124,15 +127,15 @@ func peerAddr(ctx context.Context) netip.Addr {
 // limit. Check the value before (When), or limit by address too.
 func Metadata(name string, secret hybridlimit.Secret) KeyFunc {
 	const of = "grpclimit: Metadata"
-	clientkey.Must(of, name != "", "name", name, "must not be empty")
-	clientkey.MustSecret(of, secret)
-	salt, field := clientkey.Salt(textproto.CanonicalMIMEHeaderKey(name)), strings.ToLower(name)
+	clientaddr.Must(of, name != "", "name", name, "must not be empty")
+	clientaddr.MustSecret(of, secret)
+	header, field := textproto.CanonicalMIMEHeaderKey(name), strings.ToLower(name)
 	return func(ctx context.Context, _ Call) string {
 		v := metadata.ValueFromIncomingContext(ctx, field)
 		if len(v) == 0 {
 			return ""
 		}
-		return clientkey.APIKey(salt, secret, v[0])
+		return clientkey.APIKey(secret, header, v[0])
 	}
 }
 
@@ -141,45 +144,51 @@ func Metadata(name string, secret hybridlimit.Secret) KeyFunc {
 // the field has no key. All calls whose field is not a bearer token share one key.
 // Bearer panics as Metadata does for the secret.
 func Bearer(secret hybridlimit.Secret) KeyFunc {
-	clientkey.MustSecret("grpclimit: Bearer", secret)
+	clientaddr.MustSecret("grpclimit: Bearer", secret)
 	return func(ctx context.Context, _ Call) string {
 		v := metadata.ValueFromIncomingContext(ctx, "authorization")
 		if len(v) == 0 {
 			return ""
 		}
-		return clientkey.Bearer(secret, v[0])
+		return clientkey.Authorization(secret, v[0])
 	}
 }
 
-// Subject returns a KeyFunc for the subject of a call, such as the user that your
-// authentication stored in the call's context. The function of returns the subject,
-// and the key is a hash of it, as in Metadata. Without a subject ("") the call has
-// no key. The interceptor of your authentication must run before.
+// User returns a KeyFunc for the user of a call: the name that your authentication has
+// checked and stored in the call's context. The function of returns it. The key is
+// clientkey.User, "user:alice", or with a secret an HMAC of the name, as in
+// httplimit.User. Without a user ("") the call has no key. The interceptor of your
+// authentication must run before. User panics if of is nil, and as Metadata does for the
+// secret.
+func User(secret hybridlimit.Secret, of func(ctx context.Context) string) KeyFunc {
+	clientaddr.Must("grpclimit: User", of != nil, "of", nil, "is required")
+	clientaddr.MustSecret("grpclimit: User", secret)
+	return func(ctx context.Context, _ Call) string { return clientkey.User(secret, of(ctx)) }
+}
+
+// Subject is User.
 //
-// Set a secret: subjects are often numbers or names, and without a secret a reader
-// of Redis can find the subject of a hash by guessing. Subject panics if of is nil,
-// and as Metadata does for the secret.
+// Deprecated: use User.
 func Subject(secret hybridlimit.Secret, of func(ctx context.Context) string) KeyFunc {
-	clientkey.Must("grpclimit: Subject", of != nil, "of", nil, "is required")
-	clientkey.MustSecret("grpclimit: Subject", secret)
-	return func(ctx context.Context, _ Call) string { return clientkey.Subject(secret, of(ctx)) }
+	return User(secret, of)
 }
 
 // Join returns a KeyFunc that combines several keys, for example user and method.
 // If one of them is empty, the result is empty. Different lists of keys give
 // different results.
 func Join(keys ...KeyFunc) KeyFunc {
-	clientkey.MustKeys("grpclimit: Join", keys, isNilKey)
+	clientaddr.MustKeys("grpclimit: Join", keys, isNilKey)
 	return func(ctx context.Context, c Call) string {
-		var b strings.Builder
-		for i, key := range keys {
+		var room [4]string // more parts cost an allocation
+		parts := room[:0]
+		for _, key := range keys {
 			k := key(ctx, c)
 			if k == "" {
-				return ""
+				return "" // the other functions need not run
 			}
-			clientkey.AppendPart(&b, i == 0, k)
+			parts = append(parts, k)
 		}
-		return b.String()
+		return clientkey.Join(parts...)
 	}
 }
 
@@ -187,7 +196,7 @@ func Join(keys ...KeyFunc) KeyFunc {
 // key, or else the address. A client that can choose the first key can choose its
 // limit: accept only checked keys there (When).
 func First(keys ...KeyFunc) KeyFunc {
-	clientkey.MustKeys("grpclimit: First", keys, isNilKey)
+	clientaddr.MustKeys("grpclimit: First", keys, isNilKey)
 	return func(ctx context.Context, c Call) string {
 		for _, key := range keys {
 			if k := key(ctx, c); k != "" {
@@ -201,8 +210,8 @@ func First(keys ...KeyFunc) KeyFunc {
 // When returns a KeyFunc for the calls that meet a condition. It is empty for other
 // calls: the limit does not apply to them.
 func When(condition func(ctx context.Context, c Call) bool, key KeyFunc) KeyFunc {
-	clientkey.Must("grpclimit: When", condition != nil, "condition", nil, "is required")
-	clientkey.Must("grpclimit: When", key != nil, "key", nil, "is required")
+	clientaddr.Must("grpclimit: When", condition != nil, "condition", nil, "is required")
+	clientaddr.Must("grpclimit: When", key != nil, "key", nil, "is required")
 	return func(ctx context.Context, c Call) string {
 		if !condition(ctx, c) {
 			return ""

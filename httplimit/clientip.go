@@ -4,16 +4,16 @@ import (
 	"net/http"
 	"net/netip"
 
-	"github.com/hybridlimit/hybridlimit/internal/clientkey"
+	"github.com/hybridlimit/hybridlimit/internal/clientaddr"
 )
 
 // The headers in which proxies write the client's address.
 const (
 	// XForwardedFor is the common one: most proxies append the address of the
 	// connection that they received the request on.
-	XForwardedFor = clientkey.XForwardedFor
+	XForwardedFor = clientaddr.XForwardedFor
 	// Forwarded is the standard header (RFC 7239).
-	Forwarded = clientkey.Forwarded
+	Forwarded = clientaddr.Forwarded
 )
 
 // IPConfig configures how the client's address is found, and which part of it is
@@ -61,7 +61,7 @@ type IPConfig struct {
 // lists everything wrong with cfg.
 func ClientIP(cfg IPConfig) (KeyFunc, error) {
 	cfg.Header = http.CanonicalHeaderKey(cfg.Header)
-	client, err := clientkey.Address(cfg).Checked("httplimit")
+	client, err := clientaddr.Address(cfg).Checked("httplimit")
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +70,10 @@ func ClientIP(cfg IPConfig) (KeyFunc, error) {
 
 // PeerIP returns the KeyFunc of ClientIP for the zero IPConfig. It is for servers
 // without a proxy: behind a proxy, all requests have the proxy's key.
-func PeerIP() KeyFunc { return keyOf(&clientkey.Peer) }
+func PeerIP() KeyFunc { return keyOf(&clientaddr.Peer) }
 
-func keyOf(client *clientkey.Address) KeyFunc {
+func keyOf(client *clientaddr.Address) KeyFunc {
 	return func(r *http.Request) string {
-		return client.Key(clientkey.PeerAddr(r.RemoteAddr), r.Header[client.Header])
+		return client.Key(clientaddr.PeerAddr(r.RemoteAddr), r.Header[client.Header])
 	}
 }

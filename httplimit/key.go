@@ -5,7 +5,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/hybridlimit/hybridlimit/internal/clientkey"
+	"github.com/hybridlimit/hybridlimit/clientkey"
+	"github.com/hybridlimit/hybridlimit/internal/clientaddr"
 )
 
 // KeyFunc returns the key that a limiter counts a request for. If it returns "",
@@ -16,8 +17,9 @@ import (
 // Use only values that a proxy or a check of yours guarantees. If a client chooses
 // its key freely, it can take a new key, and so a fresh limit, for each request,
 // or use up another client's limit. The keys of this package start with their kind
-// ("ip:", "apikey:", "bearer:", "subject:", "route:"), so that a key of one kind
-// cannot equal one of another.
+// ("ip:", "apikey:", "bearer:", "user:", "route:"), so that a key of one kind cannot
+// equal one of another. Package clientkey makes the same keys, for LimitFor, limit files
+// and tests.
 //
 // A function that returns a KeyFunc and no error panics if an argument is invalid,
 // for example if it is nil.
@@ -29,7 +31,8 @@ func Everyone() KeyFunc { return func(*http.Request) string { return clientkey.E
 
 // Pattern returns a KeyFunc with a key per route. The route is the ServeMux pattern
 // that matches, such as "GET /users/{id}". It is not the path, because a client
-// can invent any number of paths.
+// can invent any number of paths. The key is clientkey.Route of it:
+// "route:GET /users/{id}".
 //
 // Pattern(nil) uses Request.Pattern, which a ServeMux sets before it calls a
 // handler. It is for middleware around those handlers. Elsewhere Request.Pattern
@@ -45,7 +48,7 @@ func Pattern(mux *http.ServeMux) KeyFunc {
 			if r.Pattern == "" {
 				return ""
 			}
-			return clientkey.RoutePrefix + r.Pattern
+			return clientkey.Route(r.Pattern)
 		}
 	}
 	return func(r *http.Request) string {
@@ -61,7 +64,7 @@ func Pattern(mux *http.ServeMux) KeyFunc {
 		if pattern == "" {
 			pattern = clientkey.Unmatched
 		}
-		return clientkey.RoutePrefix + pattern
+		return clientkey.Route(pattern)
 	}
 }
 
@@ -69,17 +72,18 @@ func Pattern(mux *http.ServeMux) KeyFunc {
 // If one of them is empty, the result is empty. Different lists of keys give
 // different results.
 func Join(keys ...KeyFunc) KeyFunc {
-	clientkey.MustKeys("httplimit: Join", keys, isNilKey)
+	clientaddr.MustKeys("httplimit: Join", keys, isNilKey)
 	return func(r *http.Request) string {
-		var b strings.Builder
-		for i, key := range keys {
+		var room [4]string // more parts cost an allocation
+		parts := room[:0]
+		for _, key := range keys {
 			k := key(r)
 			if k == "" {
-				return ""
+				return "" // the other functions need not run
 			}
-			clientkey.AppendPart(&b, i == 0, k)
+			parts = append(parts, k)
 		}
-		return b.String()
+		return clientkey.Join(parts...)
 	}
 }
 
@@ -87,7 +91,7 @@ func Join(keys ...KeyFunc) KeyFunc {
 // key, or else the address. A client that can choose the first key can choose its
 // limit: accept only checked keys there (When).
 func First(keys ...KeyFunc) KeyFunc {
-	clientkey.MustKeys("httplimit: First", keys, isNilKey)
+	clientaddr.MustKeys("httplimit: First", keys, isNilKey)
 	return func(r *http.Request) string {
 		for _, key := range keys {
 			if k := key(r); k != "" {
@@ -101,8 +105,8 @@ func First(keys ...KeyFunc) KeyFunc {
 // When returns a KeyFunc for the requests that meet a condition. It is empty for
 // other requests: the limit does not apply to them.
 func When(condition func(r *http.Request) bool, key KeyFunc) KeyFunc {
-	clientkey.Must("httplimit: When", condition != nil, "condition", nil, "is required")
-	clientkey.Must("httplimit: When", key != nil, "key", nil, "is required")
+	clientaddr.Must("httplimit: When", condition != nil, "condition", nil, "is required")
+	clientaddr.Must("httplimit: When", key != nil, "key", nil, "is required")
 	return func(r *http.Request) string {
 		if !condition(r) {
 			return ""

@@ -90,8 +90,9 @@ func TestHashesStay(t *testing.T) {
 		{httplimit.APIKey("K", pepper), "apikey:RRIKtoQ_76O3fcPjrrPJxw"},
 		{httplimit.Bearer(""), "bearer:LPJNul-wow4m6Dsqxbning"},
 		{httplimit.Bearer(pepper), "bearer:22i0e2PCOX6seFAlscnCEA"},
-		{httplimit.Subject("", hello), "subject:LPJNul-wow4m6Dsqxbning"},
-		{httplimit.Subject(pepper, hello), "subject:22i0e2PCOX6seFAlscnCEA"},
+		{httplimit.User("", hello), "user:hello"},
+		{httplimit.User(pepper, hello), "user#22i0e2PCOX6seFAlscnCEA"},
+		{httplimit.Subject(pepper, hello), "user#22i0e2PCOX6seFAlscnCEA"},
 	} {
 		if got := tc.key(request(header("K", "hello"), header("Authorization", "Bearer hello"))); got != tc.want {
 			t.Errorf("%q, want %q", got, tc.want)
@@ -107,7 +108,7 @@ func TestKindsOfKeysDiffer(t *testing.T) {
 		seen := map[string]int{}
 		for i, key := range []httplimit.KeyFunc{
 			httplimit.APIKey("A", secret), httplimit.APIKey("B", secret), httplimit.Bearer(secret),
-			httplimit.Subject(secret, func(*http.Request) string { return "42" }),
+			httplimit.User(secret, func(*http.Request) string { return "42" }),
 		} {
 			if first, twice := seen[key(r)]; twice {
 				t.Errorf("kinds %d and %d: %q", first, i, key(r))
@@ -148,8 +149,8 @@ func TestConstructorsOfKeysCheckTheirArguments(t *testing.T) {
 		`APIKey: header ("") must not be empty`:                      func() { httplimit.APIKey("", "") },
 		`APIKey: secret ([secret]) must be 32 to 1024 bytes, not 6`:  func() { httplimit.APIKey("K", "pepper") },
 		`Bearer: secret ([secret]) must be 32 to 1024 bytes, not 6`:  func() { httplimit.Bearer("pepper") },
-		`Subject: secret ([secret]) must be 32 to 1024 bytes, not 6`: func() { httplimit.Subject("pepper", who) },
-		"Subject: of (<nil>) is required":                            func() { httplimit.Subject("", nil) },
+		`User: secret ([secret]) must be 32 to 1024 bytes, not 6`: func() { httplimit.User("pepper", who) },
+		"User: of (<nil>) is required":                            func() { httplimit.User("", nil) },
 		`Join: keys ("none") must be at least one`:                   func() { httplimit.Join() },
 		"Join: keys[1] (<nil>) is required":                          func() { httplimit.Join(a, nil) },
 		`First: keys ("none") must be at least one`:                  func() { httplimit.First() },

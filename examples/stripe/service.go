@@ -104,7 +104,7 @@ func (l limits) alone() int64 {
 // dependency.
 func protect(l limits, shedder hybridlimit.Shedder, class func(route string) string, mux *http.ServeMux) (http.Handler, error) {
 	rate, err := httplimit.New(httplimit.Config{NoKey: http.StatusUnauthorized},
-		httplimit.Limit{Limiter: l.perUser, Key: httplimit.Subject("", user)})
+		httplimit.Limit{Limiter: l.perUser, Key: httplimit.User("", user)})
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func protect(l limits, shedder hybridlimit.Shedder, class func(route string) str
 	if err != nil {
 		return nil, err
 	}
-	running, err := httplimit.New(httplimit.Config{}, httplimit.Limit{Limiter: l.running, Key: httplimit.Subject("", user)})
+	running, err := httplimit.New(httplimit.Config{}, httplimit.Limit{Limiter: l.running, Key: httplimit.User("", user)})
 	if err != nil {
 		return nil, err
 	}

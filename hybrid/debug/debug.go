@@ -30,6 +30,7 @@ import (
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/clientkey"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
@@ -44,8 +45,14 @@ const maxForm = 3*64<<10 + 4<<10
 //
 //	limiter=name   one limiter; required with key if the hub has several
 //	key=text       the state of a key in this process
+//	user=name      key= with the key of a user behind httplimit.User or grpclimit.User without a secret
+//	ip=address     key= with the key of an address behind httplimit.PeerIP or grpclimit.Peer
 //	redis=1        also the state of the key in Redis now
 //	format=json    JSON instead of text, as with "Accept: application/json"
+//
+// Other keys of package clientkey have the text that "hybridlimit key" prints, such as
+// key=apikey:... for an API key, which belongs into no URL. An answer for a key that the
+// process does not know says so.
 //
 // Answers are never cached. The statuses of errors are
 //
@@ -179,8 +186,14 @@ func readQuery(w http.ResponseWriter, r *http.Request) (q query, err error) {
 		switch name {
 		case "limiter":
 			q.limiter = v
-		case "key":
-			q.key, q.byKey = v, true
+		case "key", "user", "ip":
+			if q.byKey {
+				return q, problemf(http.StatusBadRequest, "the parameters key, user and ip name one key: only one of them may occur")
+			}
+			if q.key, err = keyOf(name, v); err != nil {
+				return q, err
+			}
+			q.byKey = true
 		case "redis":
 			if v != "0" && v != "1" {
 				return q, problemf(http.StatusBadRequest, "redis (%q) must be 0 or 1", v)
@@ -191,13 +204,28 @@ func readQuery(w http.ResponseWriter, r *http.Request) (q query, err error) {
 				return q, problemf(http.StatusBadRequest, "format (%q) must be json or text", v)
 			}
 		default:
-			return q, problemf(http.StatusBadRequest, "unknown parameter %q: the parameters are limiter, key, redis and format", name)
+			return q, problemf(http.StatusBadRequest, "unknown parameter %q: the parameters are limiter, key, user, ip, redis and format", name)
 		}
 	}
 	if q.redis && !q.byKey {
 		return q, problemf(http.StatusBadRequest, "redis=1 needs a key")
 	}
 	return q, nil
+}
+
+// keyOf returns the key that a parameter names.
+func keyOf(parameter, value string) (string, error) {
+	switch parameter {
+	case "user":
+		return clientkey.User("", value), nil
+	case "ip":
+		addr, err := netip.ParseAddr(value)
+		if err != nil {
+			return "", problemf(http.StatusBadRequest, "ip (%q) must be an IP address without a port", value)
+		}
+		return clientkey.IP(addr), nil
+	}
+	return value, nil
 }
 
 // answer returns the content of the answer.

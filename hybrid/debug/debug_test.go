@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/httplimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/hybrid/debug"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
@@ -146,6 +147,36 @@ func TestListing(t *testing.T) {
 	})
 }
 
+// A person finds the key of a client by the name or the address. An answer about a key
+// that the process does not know says so.
+func TestKeyOfAClient(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *redistest.Bubble, h *hybrid.Hub) {
+		api := h.Limiters()[0]
+		user := httplimit.User("", func(r *http.Request) string { return r.Header.Get("User") })
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = "192.0.2.7:4711"
+		r.Header.Set("User", "bob & carol")
+		for _, key := range []httplimit.KeyFunc{user, httplimit.PeerIP()} {
+			if _, err := api.AllowN(t.Context(), key(r), 10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const unknown = "this process knows nothing of the key"
+		for query, want := range map[string]string{
+			"user=bob+%26+carol": `key         "user:bob & carol", key_digest `, "ip=192.0.2.7": `key         "ip:192.0.2.7", key_digest `,
+			"ip=%3A%3Affff%3A192.0.2.7": `key         "ip:192.0.2.7", key_digest `,
+		} {
+			if _, body, _ := do(t, debug.Handler(h), http.MethodGet, "limiter=api&"+query, ""); !strings.Contains(body, want) ||
+				!strings.HasPrefix(body, "denied") || strings.Contains(body, unknown) {
+				t.Errorf("%s: no %q in\n%s", query, want, body)
+			}
+		}
+		if _, body, _ := do(t, debug.Handler(h), http.MethodGet, "limiter=api&key=bob", ""); !strings.Contains(body, "\nmemory      "+unknown) {
+			t.Errorf("another key:\n%s", body)
+		}
+	})
+}
+
 // With one limiter its name is not needed. A hostile key stays text.
 func TestHostileKey(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *redistest.Bubble, h *hybrid.Hub) {
@@ -172,7 +203,10 @@ func TestBadQuestions(t *testing.T) {
 			{"GET", "limiter=api&redis=1", 400, "redis=1 needs a key"},
 			{"GET", "limiter=api&key=k&redis=yes", 400, `redis ("yes") must be 0 or 1`},
 			{"GET", "format=xml", 400, `format ("xml") must be json or text`},
-			{"GET", "reset=1", 400, `unknown parameter "reset": the parameters are limiter, key, redis and format`},
+			{"GET", "reset=1", 400, `unknown parameter "reset": the parameters are limiter, key, user, ip, redis and format`},
+			{"GET", "limiter=api&key=k&user=ann", 400, "the parameters key, user and ip name one key"},
+			{"GET", "limiter=api&ip=192.0.2.1:80", 400, `ip ("192.0.2.1:80") must be an IP address without a port`},
+			{"GET", "limiter=api&user=", 400, "empty"},
 			{"GET", "key=%zz", 400, "the query cannot be read"},
 			{"DELETE", "limiter=api&key=k", 405, "method DELETE is not allowed: use GET, HEAD or POST"},
 			{"POST", "key=" + strings.Repeat("k", 250_000), 400, "too large"},

@@ -111,6 +111,9 @@ func (i inspected) text(w io.Writer) {
 	line := func(name, format string, args ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", args...) }
 	line("limiter", "%s: %v, mode %s", i.Policy, i.Limit, i.Mode)
 	line("key", "%q, key_digest %s, slot %d", i.Key, i.Digest, i.Slot) // quoted, because a key may contain any bytes
+	if !i.Known {
+		line("memory", "this process knows nothing of the key: no call has used it here lately, or the limiter counts under another key")
+	}
 	line("at", "%s", i.At.UTC().Format(time.RFC3339Nano))
 	if !i.DenyUntil.IsZero() {
 		line("deny until", "%s", i.DenyUntil.UTC().Format(time.RFC3339Nano))

@@ -68,11 +68,12 @@ var product = map[string]rule{
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
-	"hybrid/debug":             {inside: []string{".", "hybrid"}}, // an adapter, so that hybrid does not import net/http
+	"hybrid/debug":             {inside: []string{".", "clientkey", "hybrid"}}, // an adapter, so that hybrid does not import net/http
 	"internal/ratelimitheader": {inside: []string{"."}},
-	"internal/clientkey":       {inside: []string{"."}},                                               // shared with the module grpclimit
+	"clientkey":                {inside: []string{"."}},
+	"internal/clientaddr":      {inside: []string{".", "clientkey"}},                                  // shared with the module grpclimit
 	"internal/gate":            {inside: []string{".", "internal/sometimes"}, outside: []string{lru}}, // shared with the module grpclimit
-	"httplimit":                {inside: []string{".", "internal/clientkey", "internal/gate", "internal/ratelimitheader"}},
+	"httplimit":                {inside: []string{".", "clientkey", "internal/clientaddr", "internal/gate", "internal/ratelimitheader"}},
 	"otellimit":                {inside: []string{"."}, outside: []string{otel}},
 	"internal/filepoll":        {},
 	"internal/yamlbound":       {}, // shared by the modules limitfile/yamllimit and rls
@@ -82,14 +83,14 @@ var product = map[string]rule{
 
 // example is the rule of all packages below examples/: programs that a user could copy, so only public packages.
 var example = rule{
-	inside:  []string{".", "breaker", "local", "global", "hybrid", "httplimit", "limitfile", "limittest"},
+	inside:  []string{".", "breaker", "clientkey", "local", "global", "hybrid", "httplimit", "limitfile", "limittest"},
 	outside: []string{redisClient, miniredis, otel},
 }
 
 // tool is the rule of all packages below cmd/: programs for operators, which read the data in Redis. They need lua, also for
 // the keys that httplimit makes. They may not import test support, or a module that the library does not depend on anyway.
 var tool = rule{
-	inside:  []string{".", "internal/groups", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit", "limitfile"},
+	inside:  []string{".", "clientkey", "internal/groups", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit", "limitfile"},
 	outside: []string{redisClient},
 }
 

@@ -1,37 +1,10 @@
-package clientkey
+package clientaddr
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/hybridlimit/hybridlimit"
 )
-
-// The keys that do not depend on the client.
-const (
-	Everyone    = "*"
-	RoutePrefix = "route:"
-	Unmatched   = "unmatched" // no route: each pattern and each full method has a slash
-)
-
-// AppendPart adds a part to a key that is joined of several. first is true for the
-// first part. Different lists of parts give different keys.
-func AppendPart(b *strings.Builder, first bool, part string) {
-	const separator = '|'
-	if !first {
-		b.WriteByte(separator)
-	}
-	if !strings.ContainsAny(part, `|\`) {
-		b.WriteString(part)
-		return
-	}
-	for i := 0; i < len(part); i++ {
-		if part[i] == separator || part[i] == '\\' {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(part[i])
-	}
-}
 
 // Must panics if an argument of the function of is not ok. of has its package and
 // name. That is a mistake in the program.

@@ -1,4 +1,4 @@
-package clientkey
+package clientaddr
 
 import (
 	"net/netip"

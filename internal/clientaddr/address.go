@@ -1,4 +1,4 @@
-package clientkey
+package clientaddr
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/clientkey"
 )
 
 // The headers in which proxies write the client's address.
@@ -161,24 +162,12 @@ func (a *Address) trusts(addr netip.Addr) bool {
 // keyOf returns the key of an address: its network, or the network of the IPv4
 // address that it stands for.
 func (a *Address) keyOf(addr netip.Addr) string {
-	if !addr.IsValid() {
-		return ""
-	}
 	if v4, ok := embedded(addr, a.NAT64); ok {
 		addr = v4
 	}
-	bits, all := a.IPv6Bits, 128
+	bits := a.IPv6Bits
 	if addr.Is4() {
-		bits, all = a.IPv4Bits, 32
+		bits = a.IPv4Bits
 	}
-	var room [64]byte
-	b := append(room[:0], "ip:"...)
-	if bits == all {
-		return string(addr.AppendTo(b))
-	}
-	p, err := addr.Prefix(bits)
-	if err != nil { // impossible: Checked checks the bits
-		return ""
-	}
-	return string(p.AppendTo(b))
+	return clientkey.Network(addr, bits)
 }
