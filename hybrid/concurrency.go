@@ -248,7 +248,7 @@ func (l *ConcurrencyLimiter) limitOf(key string) (most int64, own bool, err erro
 	if !b.keyed() {
 		return plan.Limit.BurstSize(), false, nil
 	}
-	if limit, ok := b.live.Load().keys[key]; ok {
+	if limit, ok := b.listed(key); ok {
 		return limit.BurstSize(), false, nil
 	}
 	limit, own := b.ownLimit(key, plan)

@@ -13,6 +13,7 @@ type fleet struct {
 
 	settled bool // the settings of this limiter were heard
 	small   bool // the log line about a C of 0 was written
+	other   otherLimit
 }
 
 // watch makes all budgets end when the first known fleet size goes stale: credit is not valid from then on.

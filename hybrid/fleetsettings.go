@@ -55,14 +55,18 @@ func (b *heartbeat) settle(ctx context.Context, changed int64) {
 }
 
 // hasSettings reports whether the limiter knows a setting of its fleet.
-func (l *Limiter) hasSettings() bool { return l.told().At > 0 || l.toldLimit().At > 0 }
+func (l *Limiter) hasSettings() bool {
+	return l.told().At > 0 || l.toldLimit().At > 0 || l.keysVersion() > 0
+}
 
-// fleetSettings exchanges the fleet's settings of limiters with Redis, in one message.
+// fleetSettings exchanges the fleet's settings of limiters with Redis, in one message. A limiter with other limits of keys costs one
+// more.
 func (h *Hub) fleetSettings(ctx context.Context, ls []*Limiter) (heard wire.Settings, ok bool) {
 	seen := make([]wire.Setting, len(ls))
 	for i, l := range ls {
 		seen[i] = wire.Setting{
-			SwitchKey: h.names.Switch(l.cfg.Name), LimitKey: h.names.FleetLimit(l.cfg.Name), Flag: l.told(), Limit: l.toldLimit(),
+			SwitchKey: h.names.Switch(l.cfg.Name), LimitKey: h.names.FleetLimit(l.cfg.Name), KeysKey: h.names.KeyLimits(l.cfg.Name),
+			Flag: l.told(), Limit: l.toldLimit(),
 		}
 	}
 	_, _, err := h.exchange(ctx, func(ctx context.Context) (err error) {
@@ -75,6 +79,9 @@ func (h *Hub) fleetSettings(ctx context.Context, ls []*Limiter) (heard wire.Sett
 	for i, l := range ls {
 		l.heardSwitch(heard.Of[i].Flag, heard.Now)
 		l.heardLimit(heard.Of[i].Limit, heard.Now)
+		if heard.Of[i].Keys != l.keysVersion() && !h.syncKeys(ctx, l) {
+			return heard, false
+		}
 		l.fleet.settled = true
 	}
 	return heard, true

@@ -40,6 +40,7 @@ type heartbeat struct {
 	expires int64    // µs of Redis's time at which the last answered heartbeat expires; 0: none
 	in      []string // ids of the groups that may have this process
 	book    groups.Book
+	plain   bool      // the names of the group say no limits
 	named   string    // id of the group whose names were written last
 	renew   time.Time // write them again then
 	loaded  bool      // Redis has the batch script
@@ -167,9 +168,9 @@ func (b *heartbeat) round(ctx context.Context) (changed int64, ok bool) {
 		b.end(ctx)
 		return 0, false
 	}
-	limiters, terms := make([]string, len(ls)), make([]string, len(ls))
+	limiters, terms := make([]string, len(ls)), h.terms(ls, b.plain, wire.MaxNames)
 	for i, l := range ls {
-		limiters[i], terms[i] = l.cfg.Name, groups.Term(l.cfg.Name, len(l.views))
+		limiters[i] = l.cfg.Name
 	}
 	own := groups.ID(terms)
 	for range mostAsks {
@@ -183,6 +184,7 @@ func (b *heartbeat) round(ctx context.Context) (changed int64, ok bool) {
 			h.counted(ls, func(l *Limiter) (processes, accounts int64) {
 				return b.book.Processes(count, l.cfg.Name), b.book.Accounts(count, l.cfg.Name, int64(len(l.views)))
 			}, sent, received)
+			h.compareLimits(&b.book, count, ls)
 			if !b.loaded {
 				b.loaded = h.loadScript(ctx)
 			}
@@ -220,6 +222,7 @@ func (b *heartbeat) send(ctx context.Context, own, text string, others []string)
 	})
 	if errors.Is(err, wire.ErrRefused) {
 		h.log.event(msgCrowded, slog.Any("cause", err))
+		b.plain = true // processes that differ only in their limits may share a group then
 	}
 	if err != nil {
 		h.permits.miss(p.Member)

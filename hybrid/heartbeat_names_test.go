@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/groups"
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -31,7 +31,7 @@ func TestNamesAreToldAgainAfterALoss(t *testing.T) {
 		if err := web.Close(); err != nil {
 			t.Error(err)
 		}
-		b.Mini.Del(fleetNames.GroupNames(groups.ID([]string{"mail"})))
+		b.Mini.Del(fleetNames.GroupNames(groupOf(hybridlimit.PerSecond(1000), "mail")))
 		other := hubOf(t, b, "other")
 		time.Sleep(2500 * time.Millisecond)
 		if got := sizes(other); got != "other 2" {

@@ -12,7 +12,6 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/groups"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -107,7 +106,7 @@ func TestProcessesShareSomeLimiters(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(3 * time.Second)
-		if b.Mini.Exists(fleetNames.Group(groups.ID([]string{"api", "export"}))) {
+		if b.Mini.Exists(heartbeatsOf(hybridlimit.PerSecond(1000), "api", "export")) {
 			t.Error("the process that shut down is still counted")
 		}
 		time.Sleep(4 * time.Second)
@@ -184,7 +183,7 @@ func TestIdleHubOfALargeFleetBeatsSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		l := newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(100_000, time.Second, 2_000_000), hybrid.Config{Mode: hybrid.ModeDeferred})
-		group := heartbeatsOf("api")
+		group := heartbeatsOf(l.Limit(), "api")
 		stop := make(chan struct{})
 		defer close(stop)
 		go func() { // the others
@@ -268,7 +267,7 @@ func TestAHubWithoutLimitersIsSilent(t *testing.T) {
 		l := add(t, h, hybridlimit.PerSecond(1000), hybrid.Config{Name: "api"})
 		time.Sleep(2500 * time.Millisecond)
 		shutdown(t, l)
-		if b.Mini.Exists(fleetNames.Group(groups.ID([]string{"api"}))) || b.Mini.Exists(fleetNames.Groups()) {
+		if b.Mini.Exists(heartbeatsOf(hybridlimit.PerSecond(1000), "api")) || b.Mini.Exists(fleetNames.Groups()) {
 			t.Error("the last process has left its group in Redis")
 		}
 		silent("after")
@@ -308,7 +307,7 @@ func TestALostMoveCountsOnce(t *testing.T) {
 		add(t, h, hybridlimit.PerSecond(1000), hybrid.Config{Name: "c"})
 		time.Sleep(100 * time.Millisecond)
 		for group, want := range map[string]bool{"a": false, "a b": false, "a b c": true} {
-			if got := b.Mini.Exists(fleetNames.Group(groups.ID(strings.Fields(group)))); got != want {
+			if got := b.Mini.Exists(heartbeatsOf(hybridlimit.PerSecond(1000), strings.Fields(group)...)); got != want {
 				t.Errorf("the group %q is there: %v", group, got)
 			}
 		}

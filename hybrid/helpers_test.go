@@ -119,10 +119,23 @@ func ask(tb testing.TB, l hybridlimit.Limiter, key string, n int64) hybridlimit.
 	return res
 }
 
-// heartbeatsOf returns the key of the heartbeats of processes with these limiters, of the
-// default prefix and tags.
-func heartbeatsOf(limiters ...string) string {
-	return lua.Names{Prefix: "hl", Tags: lua.DefaultTags}.Group(groups.ID(limiters))
+// groupOf returns the id of the group of processes with these limiters, all with one limit, of
+// the default tags.
+func groupOf(limit hybridlimit.Limit, limiters ...string) string {
+	terms := []string{groups.TagsTerm(lua.DefaultTags)}
+	text, err := limit.MarshalText()
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range limiters {
+		terms = append(terms, name, groups.LimitTerm(name, string(text)))
+	}
+	return groups.ID(terms)
+}
+
+// heartbeatsOf returns the key of the heartbeats of these processes, of the default prefix.
+func heartbeatsOf(limit hybridlimit.Limit, limiters ...string) string {
+	return fleetNames.Group(groupOf(limit, limiters...))
 }
 
 // ofTheFleet reports whether a script, by its digest or its source, is a heartbeat or tells

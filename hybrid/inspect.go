@@ -28,7 +28,8 @@ type Inspection struct {
 	Key    string            `json:"key"`    // as passed to Inspect
 	Digest string            `json:"digest"` // stands for the key in logs: see Config.LogDenials
 	Limit  hybridlimit.Limit `json:"limit"`  // of the key
-	// LimitFrom is the source of Limit: "key" (Settings.Keys or Config.LimitFor), or the text of a LimitSource.
+	// LimitFrom is the source of Limit: "fleet_key" (Hub.SetFleetKeyLimit), "key" (Settings.Keys or Config.LimitFor), or the text
+	// of a LimitSource.
 	LimitFrom string `json:"limit_from"`
 	// Configured is the limit that New or Hub.Limiter received, which other limits may replace.
 	Configured hybridlimit.Limit `json:"configured"`
@@ -145,7 +146,7 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	a := &x.account
 	i := Inspection{
 		Policy: l.cfg.Name, Key: key, Digest: l.hub.names.Digest(l.cfg.Name, key), Limit: x.plan.Limit, Mode: l.Mode().String(),
-		LimitFrom: l.limitFrom(x.plan), Configured: l.limits.configured, Class: l.class.Name, Floor: x.plan.Floor,
+		LimitFrom: l.limitFrom(key, x.plan), Configured: l.limits.configured, Class: l.class.Name, Floor: x.plan.Floor,
 		At: x.time(x.now).Round(0), Outcome: x.outcome, Source: x.source,
 		Shadow: l.switches.shadow.Load(), Switch: x.switched.String(), SwitchOwn: x.own,
 		Breaker: l.hub.state(at.tag).String(), Slot: at.tag,

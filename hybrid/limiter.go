@@ -38,17 +38,19 @@ type Limiter struct {
 
 // family is the part of a limiter that its classes share.
 type family struct {
-	hub      *Hub
-	flight   *ConcurrencyLimiter // that this limiter carries; nil: it limits a rate
-	own      bool                // made by New: Close also closes the hub
-	classes  classes.Set
-	views    []*Limiter // one for each class; the first is the limiter itself
-	limits   limits
-	live     atomic.Pointer[live]
-	fleet    fleet
-	switches switches
-	shares   *fallback.Shares
-	overflow *sometimes.Line // about keys that find no memory
+	hub     *Hub
+	flight  *ConcurrencyLimiter // that this limiter carries; nil: it limits a rate
+	own     bool                // made by New: Close also closes the hub
+	classes classes.Set
+	views   []*Limiter // one for each class; the first is the limiter itself
+	limits  limits
+	live    atomic.Pointer[live]
+	// fleetKeys has the fleet's limits of keys, by the key in Redis. Nil: there never were any.
+	fleetKeys atomic.Pointer[map[string]hybridlimit.Limit]
+	fleet     fleet
+	switches  switches
+	shares    *fallback.Shares
+	overflow  *sometimes.Line // about keys that find no memory
 
 	closed    atomic.Bool
 	done      chan struct{} // closed by Close: waiting calls return

@@ -38,7 +38,8 @@ func rated(limit hybridlimit.Limit) error {
 }
 
 // LimitSource is the source of a limiter's limit. Of several limits, the one with the highest source is in force. A
-// limit of a call (AllowLimit) and a limit of a key (Settings.Keys, Config.LimitFor) win over all of them.
+// limit of a call (AllowLimit) and a limit of a key (Hub.SetFleetKeyLimit, Settings.Keys, Config.LimitFor, in this order)
+// win over all of them.
 type LimitSource uint8
 
 // The sources, from the weakest to the strongest. Their numbers never change: the gauge rate_limiting.limit.source
@@ -92,6 +93,7 @@ type limits struct {
 	process    hybridlimit.Limit // zero: none
 	fleet      FleetLimit        // zero: none
 	heard      wire.FleetLimit   // the fleet's limit as Redis said it last
+	keys       keyLimits
 }
 
 // choose returns the limit for all keys, and its source. Call it under w.mu.
@@ -243,10 +245,18 @@ func (l *Limiter) ClearLimit() error {
 	return err
 }
 
+// keyFrom is limitFrom for a key with a limit of its own.
+func (l *Limiter) keyFrom(key string) string {
+	if _, ok := l.fleetKey(key); ok {
+		return "fleet_key"
+	}
+	return "key"
+}
+
 // limitFrom returns the source of a key's limit, for Inspection.LimitFrom.
-func (l *Limiter) limitFrom(p *account.Plan) string {
+func (l *Limiter) limitFrom(key string, p *account.Plan) string {
 	if p.From != account.FromLimiter {
-		return "key"
+		return l.keyFrom(key)
 	}
 	if c := l.canary.Load(); c != nil && (c.plan == p || c.plan == p.Of) {
 		return LimitFromFleet.String()

@@ -163,7 +163,7 @@ func (m *membership) visit() {
 
 // known returns the present limit of a key without a question to LimitFor. The entry is locked.
 func (l *ConcurrencyLimiter) known(e *permitEntry) int64 {
-	if limit, ok := l.base.live.Load().keys[e.key]; ok {
+	if limit, ok := l.base.listed(e.key); ok {
 		return limit.BurstSize()
 	}
 	if e.own {

@@ -66,7 +66,7 @@ func TestPoisonedEnvelopes(t *testing.T) {
 					return units
 				}
 				spend(began.Add(500 * time.Millisecond))
-				fleet := heartbeatsOf("api")
+				fleet := heartbeatsOf(l.Limit(), "api")
 				before := rdb.ZRange(t.Context(), fleet, 0, -1).Val()
 				// The process may write over an envelope before it notices.
 				for i := 0; i < 5 || l.Hub().Stats().Renamed < 3 && i < 15; i++ {

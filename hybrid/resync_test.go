@@ -236,7 +236,7 @@ func TestFleetRestoresARolledBackRedis(t *testing.T) {
 					f.b.Mini.SetTTL(k, ttl)
 				}
 				// The heartbeats in the snapshot are old too, and would have expired.
-				f.b.Mini.Del(heartbeatsOf("api"))
+				f.b.Mini.Del(heartbeatsOf(still(1000), "api"))
 				for i := range 100 {
 					if !idle {
 						ask(t, f.ls[i%3], fmt.Sprint("other", i), 1)
@@ -269,7 +269,7 @@ func TestNoLossNoHarm(t *testing.T) {
 				f.b.Mini.Del(names.Epoch(tag))
 			}
 		}, true},
-		{"heartbeats lost", func(f *restoring) { f.b.Mini.Del(heartbeatsOf("api")) }, true},
+		{"heartbeats lost", func(f *restoring) { f.b.Mini.Del(heartbeatsOf(still(1000), "api")) }, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

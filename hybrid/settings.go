@@ -177,12 +177,14 @@ func (l *Limiter) applySettings(s Settings) (note func()) {
 }
 
 // keyed reports whether keys may have limits of their own.
-func (l *Limiter) keyed() bool { return l.cfg.LimitFor != nil || l.live.Load().keyed }
+func (l *Limiter) keyed() bool {
+	return l.cfg.LimitFor != nil || l.live.Load().keyed || l.fleetKeys.Load() != nil
+}
 
 // ownLimit returns the limit of a key, and whether it is the key's own. plan is that of a key without one. It runs a
 // callback of the user.
 func (l *Limiter) ownLimit(key string, plan *account.Plan) (limit hybridlimit.Limit, own bool) {
-	if limit, ok := l.live.Load().keys[key]; ok {
+	if limit, ok := l.listed(key); ok {
 		return limit, true
 	}
 	if l.cfg.LimitFor != nil {

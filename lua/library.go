@@ -23,12 +23,13 @@ type FunctionLibrary struct {
 	Settings  string // the function of the script Settings
 	SetSwitch string // the function of the script SetSwitch
 	SetLimit  string // the function of the script SetLimit
+	SetKeys   string // the function of the script SetKeys
 	Permits   string // the function of the script Permits
 }
 
 // Functions returns the names of all functions.
 func (l FunctionLibrary) Functions() []string {
-	return []string{l.Batch, l.History, l.Heartbeat, l.Settings, l.SetSwitch, l.SetLimit, l.Permits}
+	return []string{l.Batch, l.History, l.Heartbeat, l.Settings, l.SetSwitch, l.SetLimit, l.SetKeys, l.Permits}
 }
 
 // Library is the scripts of this package as Redis Functions.
@@ -49,11 +50,12 @@ func newLibrary(batchMain string) FunctionLibrary {
 		function{"settings", settingLibrary, settingsSource},
 		function{"setswitch", settingLibrary, setSwitchSource},
 		function{"setlimit", settingLibrary, setLimitSource},
+		function{"setkeys", settingLibrary, setKeysSource},
 		function{"permits", permitsSource, permitsMain},
 	)
 	return FunctionLibrary{
 		Name: name, Source: source, Batch: name + "_batch", History: name + "_history",
-		Heartbeat: name + "_heartbeat", Settings: name + "_settings", SetSwitch: name + "_setswitch", SetLimit: name + "_setlimit",
+		Heartbeat: name + "_heartbeat", Settings: name + "_settings", SetSwitch: name + "_setswitch", SetLimit: name + "_setlimit", SetKeys: name + "_setkeys",
 		Permits: name + "_permits",
 	}
 }

@@ -40,6 +40,7 @@ const MaxTags = 16384
 //	prefix:v2:{tag}:@wanted       marks of keys of which units are wanted
 //	prefix:v2:{tag}:@switch:name  the fleet's switch of a limiter
 //	prefix:v2:{tag}:@limit:name   the fleet's limit of a limiter
+//	prefix:v2:{tag}:@keys:name    the fleet's limits of keys of a limiter
 //
 // With HashKeys, a hash replaces the caller's key: the first 128 bits of an
 // HMAC-SHA-256 (RFC 2104) of the limiter's name and the key, in 22 letters of
@@ -99,10 +100,7 @@ func (n Names) base(tag int) string {
 
 // State returns the Redis key of a limiter's state for a caller's key.
 func (n Names) State(tag int, name, key string) string {
-	if n.HashKeys != "" {
-		key = n.hashed(name, key)
-	}
-	return n.base(tag) + name + ":" + key
+	return n.base(tag) + name + ":" + n.Stored(name, key)
 }
 
 // Holdings returns the Redis key of the memory of a tag's permits.
@@ -110,10 +108,7 @@ func (n Names) Holdings(tag int) string { return n.base(tag) + "@holdings" }
 
 // Held returns the Redis key of the permits that processes hold for a caller's key.
 func (n Names) Held(tag int, name, key string) string {
-	if n.HashKeys != "" {
-		key = n.hashed(name, key)
-	}
-	return n.base(tag) + heldBegin + name + ":" + key
+	return n.base(tag) + heldBegin + name + ":" + n.Stored(name, key)
 }
 
 // Epoch returns the Redis key of a tag's epoch.
@@ -153,3 +148,15 @@ func (n Names) Switch(name string) string { return n.fleet("@switch:" + name) }
 
 // FleetLimit returns the Redis key of the fleet's limit of a limiter.
 func (n Names) FleetLimit(name string) string { return n.fleet("@limit:" + name) }
+
+// KeyLimits returns the Redis key of the fleet's limits of keys of a limiter.
+func (n Names) KeyLimits(name string) string { return n.fleet("@keys:" + name) }
+
+// Stored returns the text that stands for a caller's key of a limiter in Redis: the key, or
+// with HashKeys its hash.
+func (n Names) Stored(name, key string) string {
+	if n.HashKeys == "" {
+		return key
+	}
+	return n.hashed(name, key)
+}

@@ -10,12 +10,12 @@ type Part struct {
 	Tag     int    // the tag of the key
 	Limiter string // the limiter's name
 	// Key is the caller's key of a state. With HashKeys it is the hash that
-	// replaces the key. Empty: the Redis key holds the limiter's switch or its fleet's
-	// limit.
+	// replaces the key. Empty: the Redis key holds the limiter's switch, its fleet's limit
+	// or the fleet's limits of keys.
 	Key string
 }
 
-// Parse is the inverse of State, Switch and FleetLimit. It returns false for any other
+// Parse is the inverse of State, Switch, FleetLimit and KeyLimits. It returns false for any other
 // Redis key, also for an epoch, an envelope, a heartbeat or permits.
 func (n Names) Parse(key string) (p Part, ok bool) {
 	begin, end := n.around()
@@ -27,7 +27,7 @@ func (n Names) Parse(key string) (p Part, ok bool) {
 	if p.Tag, ok = number(tag, ok); !ok {
 		return p, false
 	}
-	for _, whole := range []string{"@switch:", "@limit:"} {
+	for _, whole := range []string{"@switch:", "@limit:", "@keys:"} {
 		if name, ok := strings.CutPrefix(rest, whole); ok {
 			p.Limiter = name
 			return p, true

@@ -66,6 +66,7 @@ func functionStore(t testing.TB) store {
 var functions = map[string]string{
 	lua.Batch.SHA: lua.Library.Batch, lua.TimedBatch.SHA: lua.TimedLibrary.Batch, lua.Fleet.SHA: lua.Library.Heartbeat, lua.History.SHA: lua.Library.History,
 	lua.Settings.SHA: lua.Library.Settings, lua.SetSwitch.SHA: lua.Library.SetSwitch, lua.SetLimit.SHA: lua.Library.SetLimit,
+	lua.SetKeys.SHA: lua.Library.SetKeys,
 }
 
 func miniStore(t *testing.T) store {

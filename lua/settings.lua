@@ -1,14 +1,16 @@
 -- Tells a process the settings of its limiters. It restores settings that Redis has lost.
--- KEYS:   1: time of the last change of a setting; then for each limiter: switch, limit
+-- KEYS:   1: time of the last change of a setting; then for each limiter: switch, limit,
+--         limits of keys
 -- ARGV:   1: TTL in ms; then for each limiter, as the process saw it last: switch, the µs
 --         at which it was set, limit, the µs at which it was set (0: none)
 -- Reply:  now in µs; time of the last change; then for each limiter: switch, the µs at
---         which it was set, limit, the µs at which it was set
+--         which it was set, limit, the µs at which it was set, version of the limits of
+--         keys (0: none)
 -- Expiry: see switch.lua, fleetlimit.lua and changed.lua
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local _, _, ttl = switch_args('0', '0', ARGV[1])
-if not ttl or #KEYS < 3 or #KEYS % 2 == 0 or #ARGV ~= 2 * #KEYS - 1 then return {err = 'HLSETTINGS unreadable settings'} end
+if not ttl or #KEYS < 4 or #KEYS % 3 ~= 1 or #ARGV ~= (#KEYS - 1) / 3 * 4 + 1 then return {err = 'HLSETTINGS unreadable settings'} end
 for i = 2, #ARGV, 4 do
   if not switch_args(ARGV[i], ARGV[i + 1], '1') or not limit_args(ARGV[i + 2], ARGV[i + 3]) then
     return {err = 'HLSETTINGS unreadable settings'}
@@ -28,8 +30,8 @@ local function renew(key)
 end
 
 local reply, latest, restored = {now, read_changed(KEYS[1])}, 0, false
-for i = 2, #KEYS, 2 do
-  local a = 2 * i - 2
+for i = 2, #KEYS, 3 do
+  local a = (i - 2) / 3 * 4 + 2
   local seen, seen_at = switch_args(ARGV[a], ARGV[a + 1], '1')
   local switch, at, more = read_switch(KEYS[i], now)
   local since = later(seen_at, at)
@@ -55,6 +57,9 @@ for i = 2, #KEYS, 2 do
   end
   reply[n + 3], reply[n + 4] = limit, at
   latest = math.max(latest, at)
+
+  reply[n + 5] = keys_version(redis.call('MGET', KEYS[i + 2])[1])
+  if reply[n + 5] > 0 then renew(KEYS[i + 2]) end
 end
 if restored or latest > reply[2] then
   reply[2] = change(KEYS[1], latest, ttl)

@@ -46,6 +46,10 @@ var (
 	switchSource string
 	//go:embed fleetlimit.lua
 	fleetLimitSource string
+	//go:embed keylimits.lua
+	keyLimitsSource string
+	//go:embed setkeys.lua
+	setKeysSource string
 	//go:embed settings.lua
 	settingsSource string
 	//go:embed setswitch.lua
@@ -67,7 +71,7 @@ var (
 	)
 	historyLibrary = commonSource + logSource + historySource
 
-	settingLibrary = changedSource + switchSource + fleetLimitSource
+	settingLibrary = changedSource + switchSource + fleetLimitSource + keyLimitsSource
 )
 
 const historyMain = "local t = redis.call('TIME')\nreturn run_history(KEYS[1], ARGV, t[1] * 1000000 + t[2])\n"
@@ -104,7 +108,7 @@ type Script struct {
 
 // Batch runs one batch of ops. History reads a sliding log. Fleet is a heartbeat.
 // Settings tells the fleets' switches and limits. SetSwitch and SetLimit set or read one
-// of them. Permits is a message about calls in flight.
+// of them. SetKeys sets, tells or reads the fleet's limits of keys. Permits is a message about calls in flight.
 var (
 	Batch     = newScript(batchOf(firstMain(true, ""), mainSource))
 	History   = newScript(historyLibrary + historyMain)
@@ -112,12 +116,13 @@ var (
 	Settings  = newScript(settingLibrary + settingsSource)
 	SetSwitch = newScript(settingLibrary + setSwitchSource)
 	SetLimit  = newScript(settingLibrary + setLimitSource)
+	SetKeys   = newScript(settingLibrary + setKeysSource)
 	Permits   = newScript(permitsSource + permitsMain)
 )
 
 // Scripts returns the scripts that this module runs.
 func Scripts() []Script {
-	return []Script{Batch, History, Fleet, Settings, SetSwitch, SetLimit, Permits}
+	return []Script{Batch, History, Fleet, Settings, SetSwitch, SetLimit, SetKeys, Permits}
 }
 
 // algorithm is the source of an algorithm, and the letters of its kinds.

@@ -11,7 +11,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-var switchKey, limitKey, changedKey = fleetNames.Switch("api"), fleetNames.FleetLimit("api"), fleetNames.Changed()
+var switchKey, limitKey, keysKey, changedKey = fleetNames.Switch("api"), fleetNames.FleetLimit("api"), fleetNames.KeyLimits("api"), fleetNames.Changed()
 
 func (st store) setSwitch(t *testing.T, to int64, ttl time.Duration) wire.Flag {
 	t.Helper()
@@ -47,7 +47,7 @@ func (st store) tellAll(t *testing.T, ttl time.Duration, seen ...wire.Setting) w
 	t.Helper()
 	for i := range seen {
 		if seen[i].SwitchKey == "" {
-			seen[i].SwitchKey, seen[i].LimitKey = switchKey, limitKey
+			seen[i].SwitchKey, seen[i].LimitKey, seen[i].KeysKey = switchKey, limitKey, keysKey
 		}
 	}
 	keys, argv := wire.EncodeSettings(changedKey, seen, ttl)
@@ -250,7 +250,7 @@ func TestSettingsRefuseWhatTheyCannotRead(t *testing.T) {
 				t.Errorf("%q %q: %v, %v", keys, argv, n, err)
 			}
 		}
-		keys, good := wire.EncodeSettings(changedKey, []wire.Setting{{SwitchKey: switchKey, LimitKey: limitKey, Flag: wire.Flag{Switch: 1, At: 1}, Limit: wire.FleetLimit{Text: "5/s", At: 1}}}, time.Hour)
+		keys, good := wire.EncodeSettings(changedKey, []wire.Setting{{SwitchKey: switchKey, LimitKey: limitKey, KeysKey: keysKey, Flag: wire.Flag{Switch: 1, At: 1}, Limit: wire.FleetLimit{Text: "5/s", At: 1}}}, time.Hour)
 		numbers := []string{"", "x", "-1", "1.5", "0x1", "1e3", strings.Repeat("9", 40)}
 		texts := []string{"a\n", "\x00", "é", strings.Repeat("a", 257)}
 		for i, bads := range [][]string{numbers, numbers, numbers, texts, numbers} {

@@ -18,6 +18,8 @@ type roll struct {
 	of       map[string]int64 // by limiter
 	accounts map[string]int64 // by limiter; a process has an account for each class of the limiter
 	unknown  int64            // processes whose limiters are not known
+
+	limits map[string]map[string]int64 // processes by limit, as text, by limiter
 }
 
 // processes returns N of a limiter. It includes processes whose limiters are not
@@ -29,7 +31,7 @@ func (r roll) processes(limiter string) int64 { return r.of[limiter] + r.unknown
 func (c *connection) roll(ctx context.Context, rdb redis.UniversalClient) (roll, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	r, names := roll{of: map[string]int64{}, accounts: map[string]int64{}}, c.names()
+	r, names := roll{of: map[string]int64{}, accounts: map[string]int64{}, limits: map[string]map[string]int64{}}, c.names()
 	text, err := textOf(ctx, rdb, names.Groups())
 	if err != nil {
 		return r, err
@@ -50,16 +52,30 @@ func (c *connection) roll(ctx context.Context, rdb redis.UniversalClient) (roll,
 		if text, err = textOf(ctx, rdb, names.GroupNames(id)); err != nil {
 			return r, err
 		}
-		limiters := groups.Parse(id, text)
-		if limiters == nil {
-			r.unknown += n
-		}
-		for name, classes := range limiters {
-			r.of[name] += n
-			r.accounts[name] += n * classes
-		}
+		r.add(groups.Parse(id, text), n)
 	}
 	return r, nil
+}
+
+// add adds the processes of a group. said is nil if its names are not known.
+func (r *roll) add(said *groups.Names, processes int64) {
+	if said == nil {
+		r.unknown += processes
+		return
+	}
+	for name, classes := range said.Classes {
+		r.of[name] += processes
+		r.accounts[name] += processes * classes
+	}
+	for name, limit := range said.Limits {
+		if processes == 0 {
+			continue
+		}
+		if r.limits[name] == nil {
+			r.limits[name] = map[string]int64{}
+		}
+		r.limits[name][limit] += processes
+	}
 }
 
 // textOf returns the text of a key, or "" if there is none. MGET takes a key of another type for none, so textOf asks

@@ -4,6 +4,10 @@
 //
 // A limiter with classes is a term "<name>*<classes>" in the names of its group, and the id of the group ends with the largest
 // number of classes. So a process that does not know the names counts at least as many classes as there are.
+//
+// Two more kinds of terms describe the group: "=<name>=<limit>", the limit of a limiter with "~" for spaces, and "#<tags>", the
+// number of tags. They are for processes and operators who compare limits, and change no count. No name of a limiter begins with
+// these characters. A group whose names would be too long has no such terms.
 package groups
 
 import (
@@ -34,6 +38,36 @@ func Term(name string, classes int) string {
 	return name + "*" + strconv.Itoa(classes)
 }
 
+// LimitTerm returns the text of the limit of a limiter in the names of a group. No text of a limit has a "~".
+func LimitTerm(name, limit string) string {
+	return "=" + name + "=" + strings.ReplaceAll(limit, " ", "~")
+}
+
+// TagsTerm returns the text of the number of tags in the names of a group.
+func TagsTerm(tags int) string { return "#" + strconv.Itoa(tags) }
+
+// Names is what the names of a group say.
+type Names struct {
+	Tags    int               // HubConfig.Tags; 0: not known
+	Classes map[string]int64  // by limiter
+	Limits  map[string]string // by limiter, as text; without an entry: not known
+}
+
+// read adds a term.
+func (n *Names) read(term string) {
+	switch {
+	case strings.HasPrefix(term, "#"):
+		n.Tags, _ = strconv.Atoi(term[1:]) // 0 if no version has written it
+	case strings.HasPrefix(term, "="):
+		if name, limit, ok := strings.Cut(term[1:], "="); ok {
+			n.Limits[name] = strings.ReplaceAll(limit, "~", " ")
+		}
+	default:
+		name, classes := split(term)
+		n.Classes[name] = classes
+	}
+}
+
 // split returns the name and the number of classes in a term. Text that Term cannot have written has the most classes.
 func split(term string) (name string, classes int64) {
 	name, digits, several := strings.Cut(term, "*")
@@ -60,8 +94,7 @@ func idOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	id := base64.RawURLEncoding.EncodeToString(sum[:idBytes])
 	most := int64(1)
-	for term := range strings.SplitSeq(text, " ") {
-		_, classes := split(term)
+	for _, classes := range namesOf(text).Classes {
 		most = max(most, classes)
 	}
 	if most > 1 {
@@ -79,25 +112,27 @@ func mostClasses(id string) int64 {
 	return n
 }
 
-// Parse returns the numbers of classes of the limiters of a group, from the text of its names. It returns nil if the text is not
-// that of the group.
-func Parse(id, text string) map[string]int64 {
+// Parse returns what the text of the names of a group says. It returns nil if the text is not that of the group.
+func Parse(id, text string) *Names {
 	if text == "" || idOf(text) != id {
 		return nil
 	}
-	limiters := map[string]int64{}
+	return namesOf(text)
+}
+
+func namesOf(text string) *Names {
+	n := &Names{Classes: map[string]int64{}, Limits: map[string]string{}}
 	for term := range strings.SplitSeq(text, " ") {
-		name, classes := split(term)
-		limiters[name] = classes
+		n.read(term)
 	}
-	return limiters
+	return n
 }
 
 // Book is one process's knowledge of the groups of a deployment. The zero Book knows none. It has no lock.
 type Book struct {
 	version int64
-	ids     []string                    // of the directory
-	names   map[string]map[string]int64 // classes by limiter by id, of the groups whose names are known
+	ids     []string          // of the directory
+	names   map[string]*Names // by id, of the groups whose names are known
 }
 
 // Version returns the version of the directory; 0: none is known.
@@ -107,7 +142,7 @@ func (b *Book) Version() int64 { return b.version }
 func (b *Book) Directory(version int64, ids []string) {
 	b.version, b.ids = version, ids
 	if len(b.names) > maxNames+len(ids) {
-		kept := make(map[string]map[string]int64, len(ids))
+		kept := make(map[string]*Names, len(ids))
 		for _, id := range ids {
 			if names := b.names[id]; names != nil {
 				kept[id] = names
@@ -119,14 +154,14 @@ func (b *Book) Directory(version int64, ids []string) {
 
 // Named notes the names of a group. Text that is not that of the group has no effect.
 func (b *Book) Named(id, text string) {
-	limiters := Parse(id, text)
-	if limiters == nil {
+	names := Parse(id, text)
+	if names == nil {
 		return
 	}
 	if b.names == nil {
-		b.names = map[string]map[string]int64{}
+		b.names = map[string]*Names{}
 	}
-	b.names[id] = limiters
+	b.names[id] = names
 }
 
 // Others returns the other groups of the directory that a process of the group own, with these limiters, must count: those that
@@ -157,8 +192,11 @@ func (b *Book) shares(id string, limiters []string) bool {
 // may reports whether a group may have a limiter.
 func (b *Book) may(id, limiter string) bool {
 	names := b.names[id]
-	_, has := names[limiter]
-	return has || names == nil
+	if names == nil {
+		return true
+	}
+	_, has := names.Classes[limiter]
+	return has
 }
 
 // Count is the answer to one heartbeat: the processes of groups, at one time.
@@ -195,13 +233,30 @@ func (b *Book) Processes(c Count, limiter string) int64 {
 func (b *Book) Accounts(c Count, limiter string, classes int64) int64 {
 	n := c.Own * classes
 	for i, id := range c.Others {
-		names := b.names[id]
-		switch each, has := names[limiter]; {
-		case has:
-			n += c.Alive[i] * each
-		case names == nil:
+		if names := b.names[id]; names != nil {
+			n += c.Alive[i] * names.Classes[limiter]
+		} else {
 			n += c.Alive[i] * mostClasses(id)
 		}
 	}
 	return n
+}
+
+// OtherLimit returns a limit, as text, that live processes of other groups have for a limiter, and that is not this one. It
+// also returns the number of the processes that have it. Of several it is the one of most processes. Without one it returns "".
+func (b *Book) OtherLimit(c Count, limiter, limit string) (other string, processes int64) {
+	of := map[string]int64{}
+	for i, id := range c.Others {
+		if names := b.names[id]; names != nil && c.Alive[i] > 0 {
+			if text := names.Limits[limiter]; text != "" && text != limit {
+				of[text] += c.Alive[i]
+			}
+		}
+	}
+	for text, n := range of {
+		if n > processes || n == processes && text < other {
+			other, processes = text, n
+		}
+	}
+	return other, processes
 }

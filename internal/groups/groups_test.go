@@ -22,7 +22,7 @@ func TestIDNamesASet(t *testing.T) {
 			t.Errorf("%q and %q have the id %s", was, names, id)
 		}
 		seen[id] = fmt.Sprint(names)
-		if got := groups.Parse(id, groups.Text(names)); !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(slices.Values(names))) {
+		if got := groups.Parse(id, groups.Text(names)); !slices.Equal(slices.Sorted(maps.Keys(got.Classes)), slices.Sorted(slices.Values(names))) {
 			t.Errorf("%q: read back as %v", names, got)
 		}
 	}
@@ -142,7 +142,7 @@ func TestClassesAreCounted(t *testing.T) {
 		t.Errorf("ids %s and %s, want the largest number of classes at the end of the second", plain, classed)
 	}
 	terms := []string{"login", "api*3", "mail*2"}
-	if got := groups.Parse(classed, groups.Text(terms)); !maps.Equal(got, map[string]int64{"api": 3, "login": 1, "mail": 2}) {
+	if got := groups.Parse(classed, groups.Text(terms)); !maps.Equal(got.Classes, map[string]int64{"api": 3, "login": 1, "mail": 2}) {
 		t.Errorf("the limiters and their classes are %v", got)
 	}
 	if got := groups.Parse(classed[:22], groups.Text(terms)); got != nil {

@@ -69,6 +69,38 @@ func (r *Runner) SetFleetLimit(ctx context.Context, key, changed, text string, t
 	return r.fleetLimit(ctx, keys, argv)
 }
 
+// SetKeyLimit sets the fleet's limit of a key of a limiter, and returns all of them. The
+// keys are from lua.Names.KeyLimits and Changed. They expire after ttl unless processes
+// renew them. The error is wire.ErrFull if the limiter has no room for one more.
+func (r *Runner) SetKeyLimit(ctx context.Context, state, changed string, limit wire.KeyLimit, ttl time.Duration) (wire.KeyLimits, error) {
+	keys, argv := wire.EncodeSetKeyLimit(state, changed, limit, ttl)
+	return r.keyLimits(ctx, keys, argv)
+}
+
+// TellKeyLimits tells Redis limits of keys that a process knows, and returns all of them.
+func (r *Runner) TellKeyLimits(ctx context.Context, state, changed string, limits []wire.KeyLimit, ttl time.Duration) (wire.KeyLimits, error) {
+	keys, argv := wire.EncodeTellKeyLimits(state, changed, limits, ttl)
+	return r.keyLimits(ctx, keys, argv)
+}
+
+// KeyLimits returns the fleet's limits of the keys of a limiter. state is from
+// lua.Names.KeyLimits.
+func (r *Runner) KeyLimits(ctx context.Context, state string) (wire.KeyLimits, error) {
+	keys, argv := wire.EncodeReadKeyLimits(state)
+	return r.keyLimits(ctx, keys, argv)
+}
+
+func (r *Runner) keyLimits(ctx context.Context, keys, argv []string) (wire.KeyLimits, error) {
+	raw, err := r.run(ctx, lua.SetKeys, lua.Library.SetKeys, keys, argv)
+	if err != nil {
+		if redis.HasErrorPrefix(err, "HLFULL") {
+			err = fmt.Errorf("%w: %w", wire.ErrFull, err)
+		}
+		return wire.KeyLimits{}, err
+	}
+	return wire.DecodeKeyLimits(raw)
+}
+
 // FleetLimit returns the fleet's limit of a limiter. key is from lua.Names.FleetLimit.
 func (r *Runner) FleetLimit(ctx context.Context, key string) (wire.FleetLimit, error) {
 	keys, argv := wire.EncodeFleetLimitRead(key)

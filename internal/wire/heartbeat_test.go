@@ -73,17 +73,17 @@ func TestDecodeGroups(t *testing.T) {
 }
 
 func TestDecodeSettingsTrustsNothing(t *testing.T) {
-	keys := []wire.Setting{{SwitchKey: "s", LimitKey: "l"}, {SwitchKey: "t", LimitKey: "m"}}
-	good := []any{int64(18), int64(17), int64(2), int64(16), "5/s", int64(15), int64(0), int64(0), "", int64(99)}
+	keys := []wire.Setting{{SwitchKey: "s", LimitKey: "l", KeysKey: "k"}, {SwitchKey: "t", LimitKey: "m", KeysKey: "n"}}
+	good := []any{int64(18), int64(17), int64(2), int64(16), "5/s", int64(15), int64(14), int64(0), int64(0), "", int64(99), int64(0)}
 	want := wire.Settings{Now: 18, Changed: 17, Of: []wire.Setting{
-		{SwitchKey: "s", LimitKey: "l", Flag: wire.Flag{Switch: 2, At: 16}, Limit: wire.FleetLimit{Text: "5/s", At: 15}},
-		{SwitchKey: "t", LimitKey: "m", Limit: wire.FleetLimit{At: 18}}, // a time of the future counts as now
+		{SwitchKey: "s", LimitKey: "l", KeysKey: "k", Flag: wire.Flag{Switch: 2, At: 16}, Limit: wire.FleetLimit{Text: "5/s", At: 15}, Keys: 14},
+		{SwitchKey: "t", LimitKey: "m", KeysKey: "n", Limit: wire.FleetLimit{At: 18}}, // a time of the future counts as now
 	}}
 	if s, err := wire.DecodeSettings(good, keys); err != nil || !reflect.DeepEqual(s, want) {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	for i, bads := range map[int][]any{
-		0: {"x", int64(-1)}, 1: {nil}, 2: {"x", int64(-1)}, 3: {17.5}, 4: {int64(1), "\n", "é", strings.Repeat("a", 257)}, 9: {"x", int64(math.MaxInt64)},
+		0: {"x", int64(-1)}, 1: {nil}, 2: {"x", int64(-1)}, 3: {17.5}, 4: {int64(1), "\n", "é", strings.Repeat("a", 257)}, 6: {"x", int64(-1), nil}, 10: {"x", int64(math.MaxInt64)}, 11: {"x"},
 	} {
 		for _, bad := range bads {
 			raw := slices.Clone(good)
@@ -109,9 +109,12 @@ func TestLargestRepliesOfHeartbeats(t *testing.T) {
 	if values > wire.MaxReplyValues || bytes > wire.MaxReplyBytes {
 		t.Errorf("heartbeat: %d values of %d, %d bytes of %d", values, wire.MaxReplyValues, bytes, wire.MaxReplyBytes)
 	}
-	values = 2 + 4*wire.MaxSettings
+	values = 2 + 5*wire.MaxSettings
 	if bytes = values*24 + wire.MaxSettings*256; values > wire.MaxReplyValues || bytes > wire.MaxReplyBytes {
 		t.Errorf("settings: %d values of %d, %d bytes of %d", values, wire.MaxReplyValues, bytes, wire.MaxReplyBytes)
+	}
+	if wire.MaxKeyLimitBytes+64 > wire.MaxReplyBytes {
+		t.Errorf("limits of keys: %d bytes of %d", wire.MaxKeyLimitBytes, wire.MaxReplyBytes)
 	}
 }
 

@@ -18,6 +18,9 @@ var ErrReply = errors.New("wire: unreadable reply")
 // Redis will never apply it, so sending it again has no use.
 var ErrRefused = errors.New("wire: batch refused")
 
+// ErrFull is wrapped by the error of a limit of a key for which a limiter has no room.
+var ErrFull = errors.New("wire: too many limits of keys")
+
 // CrossSlot reports whether Redis did not apply a message because its keys are in several
 // cluster slots. A client for a single Redis may reach a cluster: through a proxy, or as
 // one node that has all slots.

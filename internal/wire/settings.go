@@ -31,8 +31,10 @@ type FleetLimit struct {
 type Setting struct {
 	SwitchKey string     // from lua.Names.Switch
 	LimitKey  string     // from lua.Names.FleetLimit
+	KeysKey   string     // from lua.Names.KeyLimits
 	Flag      Flag       // the fleet's switch
 	Limit     FleetLimit // the fleet's limit
+	Keys      int64      // version of the fleet's limits of keys in Redis; 0: there are none
 }
 
 // EncodeSettings returns KEYS and ARGV of the script Settings for at most MaxSettings
@@ -41,7 +43,7 @@ type Setting struct {
 func EncodeSettings(changed string, settings []Setting, ttl time.Duration) (keys, argv []string) {
 	keys, argv = append(keys, changed), append(argv, millis(ttl))
 	for _, s := range settings {
-		keys = append(keys, s.SwitchKey, s.LimitKey)
+		keys = append(keys, s.SwitchKey, s.LimitKey, s.KeysKey)
 		argv = append(argv,
 			strconv.FormatInt(s.Flag.Switch, 10), strconv.FormatInt(s.Flag.At, 10), s.Limit.Text, strconv.FormatInt(s.Limit.At, 10))
 	}
@@ -55,11 +57,14 @@ type Settings struct {
 	Of      []Setting // in the order of the message, with its keys
 }
 
+// settingValues is the number of values of a limiter in the reply.
+const settingValues = 5
+
 // DecodeSettings reads the reply to a message about these settings. A reply that the
 // script cannot have given is ErrReply.
 func DecodeSettings(raw any, settings []Setting) (Settings, error) {
 	list, ok := raw.([]any)
-	if !ok || len(list) != 2+4*len(settings) {
+	if !ok || len(list) != 2+settingValues*len(settings) {
 		return Settings{}, fmt.Errorf("%w: the answer to settings is a %T of %d elements", ErrReply, raw, len(list))
 	}
 	head, err := naturals(list[:2], 2, "settings")
@@ -68,7 +73,7 @@ func DecodeSettings(raw any, settings []Setting) (Settings, error) {
 	}
 	s := Settings{Now: head[0], Changed: head[1], Of: make([]Setting, len(settings))}
 	for i, was := range settings {
-		part := list[2+4*i:]
+		part := list[2+settingValues*i:]
 		flag, err := naturals(part[:2], 2, "settings")
 		if err != nil {
 			return Settings{}, err
@@ -78,7 +83,12 @@ func DecodeSettings(raw any, settings []Setting) (Settings, error) {
 			return Settings{}, err
 		}
 		limit.At = min(limit.At, s.Now)
-		s.Of[i] = Setting{SwitchKey: was.SwitchKey, LimitKey: was.LimitKey, Flag: Flag{flag[0], min(flag[1], s.Now)}, Limit: limit}
+		version, err := naturals(part[4:5], 1, "settings")
+		if err != nil {
+			return Settings{}, err
+		}
+		was.Flag, was.Limit, was.Keys = Flag{flag[0], min(flag[1], s.Now)}, limit, version[0]
+		s.Of[i] = was
 	}
 	return s, nil
 }

@@ -1,0 +1,241 @@
+package hybrid
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
+)
+
+// MaxFleetKeyLimits is the largest number of keys of a limiter with a limit of the fleet.
+const MaxFleetKeyLimits = wire.MaxKeyLimits
+
+// ErrFleetKeysFull means that a limiter has no room for the fleet's limit of one more key: it has MaxFleetKeyLimits, or their text
+// is longer than 256 KiB.
+var ErrFleetKeysFull = errors.New("hybrid: the limiter has no room for the fleet's limit of one more key")
+
+// FleetKeyLimit is a limit that all processes of a fleet decide by for one key, as Redis keeps it.
+type FleetKeyLimit struct {
+	Key   string            // with HubConfig.HashKeys, the hash that stands for it in Redis
+	Limit hybridlimit.Limit // of the key
+	At    time.Time         // time at which it was set, by Redis's clock
+}
+
+// SetFleetKeyLimit sets the limit of one key of a limiter in all processes. The zero Limit takes it back. It wins over
+// Settings.Keys, Config.LimitFor and every limit of the limiter, but not over the limit of a call (AllowLimit). It is for an
+// operator in an incident; a limit that stays belongs into Settings.Keys or LimitFor.
+//
+// Processes hear of it as of SetFleetLimit, within two intervals of heartbeats, and used units stay used. Redis keeps it for a day
+// after the last heartbeat, and the fleet restores it in a Redis that has lost it. The limiter is named, and need not belong to
+// this hub. If it does, the limit must have its algorithm; otherwise a process ignores a limit of another algorithm and logs
+// that. Package global does not hear of it.
+//
+// It fails with ErrInvalid, ErrEmptyKey or ErrKeyTooLong, or ErrFleetKeysFull, and changes nothing then. It costs one message,
+// whatever the state of the breaker, and waits for the answer, at most for HubConfig.SyncTimeout. Without an answer it returns
+// ErrUnavailable, and the limit may or may not have been set.
+func (h *Hub) SetFleetKeyLimit(ctx context.Context, limiter, key string, limit hybridlimit.Limit) error {
+	h.mu.Lock()
+	l := h.limiters[limiter]
+	h.mu.Unlock()
+	longest := 0
+	if l != nil {
+		longest = l.cfg.MaxKeyBytes
+	}
+	if err := hybridlimit.CheckRequest(key, 1, longest); err != nil {
+		return err
+	}
+	set := wire.KeyLimit{Key: h.names.Stored(limiter, key)}
+	if !wire.FitsKeyLimit(set.Key) {
+		return fmt.Errorf("%w: for a limit of the fleet", hybridlimit.ErrKeyTooLong)
+	}
+	if limit != noLimit {
+		err := limit.Validate()
+		if l != nil && err == nil {
+			err = l.fits(limit, l.plan.Load())
+		}
+		if err != nil {
+			return err
+		}
+		set.Text = limitText(limit)
+	}
+	var heard wire.KeyLimits
+	err := h.operate(ctx, "limit of a key", limiter, func(ctx context.Context) (err error) {
+		heard, err = h.runner.SetKeyLimit(ctx, h.names.KeyLimits(limiter), h.names.Changed(), set, switchTTL)
+		return err
+	})
+	if errors.Is(err, wire.ErrFull) {
+		return fmt.Errorf("%w: limiter %q has %d", ErrFleetKeysFull, limiter, MaxFleetKeyLimits)
+	}
+	if err == nil && l != nil {
+		l.hearKeys(heard)
+		h.heart.news.again.Store(true)
+	}
+	return err
+}
+
+// FleetKeyLimits asks Redis for the fleet's limits of the keys of a limiter, sorted by key. Limits that this version does not know
+// are zero.
+func (h *Hub) FleetKeyLimits(ctx context.Context, limiter string) (all []FleetKeyLimit, err error) {
+	var heard wire.KeyLimits
+	err = h.operate(ctx, "limits of keys", limiter, func(ctx context.Context) (err error) {
+		heard, err = h.runner.KeyLimits(ctx, h.names.KeyLimits(limiter))
+		return err
+	})
+	for _, k := range heard.Of {
+		if k.Text != "" {
+			limit, _ := hybridlimit.ParseLimit(k.Text)
+			all = append(all, FleetKeyLimit{Key: k.Key, Limit: limit, At: time.UnixMicro(k.At)})
+		}
+	}
+	slices.SortFunc(all, func(a, b FleetKeyLimit) int { return cmp.Compare(a.Key, b.Key) })
+	return all, err
+}
+
+// keyLimits is what a limiter knows of the fleet's limits of its keys. limits.mu guards it.
+type keyLimits struct {
+	version int64                    // of Redis, as last heard
+	at      int64                    // µs of Redis's time of the last answer
+	heard   map[string]wire.KeyLimit // by the key in Redis; also those taken back
+}
+
+// keysVersion returns the version of the fleet's limits of keys that the limiter knows.
+func (l *Limiter) keysVersion() int64 {
+	l.limits.mu.Lock()
+	defer l.limits.mu.Unlock()
+	return l.limits.keys.version
+}
+
+// syncKeys asks Redis for the fleet's limits of the keys of a limiter, and tells it those that it may have lost.
+func (h *Hub) syncKeys(ctx context.Context, l *Limiter) bool {
+	var heard wire.KeyLimits
+	state := h.names.KeyLimits(l.cfg.Name)
+	ask := func(f func(ctx context.Context) (wire.KeyLimits, error)) error {
+		_, _, err := h.exchange(ctx, func(ctx context.Context) (err error) {
+			heard, err = f(ctx)
+			return err
+		})
+		return err
+	}
+	if ask(func(ctx context.Context) (wire.KeyLimits, error) { return h.runner.KeyLimits(ctx, state) }) != nil {
+		return false
+	}
+	lost := l.hearKeys(heard)
+	if len(lost) == 0 {
+		return true
+	}
+	err := ask(func(ctx context.Context) (wire.KeyLimits, error) {
+		return h.runner.TellKeyLimits(ctx, state, h.names.Changed(), lost, switchTTL)
+	})
+	if errors.Is(err, wire.ErrFull) { // set while Redis did not know these
+		h.log.event(msgKeysFull, slog.String("limiter", l.cfg.Name), slog.Int("keys", len(lost)))
+		return true
+	}
+	if err == nil {
+		l.hearKeys(heard)
+	}
+	return err == nil
+}
+
+// hearKeys notes the fleet's limits of keys as Redis reported them. It returns those that Redis does not know, or knows an older
+// limit of. A limit that this process cannot apply counts as none, and is logged.
+func (l *Limiter) hearKeys(heard wire.KeyLimits) (lost []wire.KeyLimit) {
+	k := &l.limits.keys
+	l.limits.mu.Lock()
+	known := maps.Clone(k.heard)
+	if known == nil {
+		known = map[string]wire.KeyLimit{}
+	}
+	oldest := heard.Now - switchTTL.Microseconds()
+	if k.at < oldest { // this process has not heard for so long that limits taken back are forgotten
+		clear(known)
+	}
+	of := make(map[string]wire.KeyLimit, len(heard.Of))
+	for _, one := range heard.Of {
+		of[one.Key] = one
+		if mine, ok := known[one.Key]; !ok || one.At >= mine.At || mine.At > heard.Now {
+			known[one.Key] = one
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(known)) {
+		mine := known[key]
+		switch have, ok := of[key]; {
+		case mine.Text == "" && mine.At < oldest:
+			delete(known, key)
+		case !ok || have.At < mine.At:
+			lost = append(lost, mine)
+		}
+	}
+	k.version, k.at, k.heard = heard.Version, heard.Now, known
+	note := l.applyKeys(known)
+	l.limits.mu.Unlock()
+	note()
+	return lost
+}
+
+// applyKeys makes limits of keys count. It returns a function that voids the keys in memory and writes the log lines. Call
+// applyKeys under l.limits.mu, and the function without any lock.
+func (l *Limiter) applyKeys(known map[string]wire.KeyLimit) (note func()) {
+	have, plan := l.fleetKeys.Load(), l.plan.Load()
+	next := map[string]hybridlimit.Limit{}
+	var refused error
+	odd := ""
+	for key, k := range known {
+		if k.Text == "" {
+			continue
+		}
+		limit, err := hybridlimit.ParseLimit(k.Text)
+		if err == nil {
+			err = l.fits(limit, plan)
+		}
+		if err != nil {
+			refused, odd = err, k.Text
+			continue
+		}
+		next[key] = limit
+	}
+	if have == nil && len(next) == 0 || have != nil && maps.Equal(*have, next) {
+		next = nil
+	} else {
+		l.fleetKeys.Store(&next)
+	}
+	name := slog.String("limiter", l.cfg.Name)
+	return func() {
+		if refused != nil {
+			l.hub.log.event(msgOddLimit, name, slog.String("limit", odd), slog.Any("error", refused))
+		}
+		if next == nil {
+			return
+		}
+		l.voidLimits()
+		if l.flight != nil {
+			l.hub.permits.changed()
+		}
+		l.hub.log.event(msgKeyLimits, name, slog.Int("keys", len(next)))
+	}
+}
+
+// fleetKey returns the fleet's limit of a key.
+func (l *Limiter) fleetKey(key string) (limit hybridlimit.Limit, ok bool) {
+	keys := l.fleetKeys.Load()
+	if keys == nil || len(*keys) == 0 {
+		return limit, false
+	}
+	limit, ok = (*keys)[l.hub.names.Stored(l.cfg.Name, key)]
+	return limit, ok
+}
+
+// listed returns the limit that the fleet or the settings list for a key.
+func (l *Limiter) listed(key string) (limit hybridlimit.Limit, ok bool) {
+	if limit, ok = l.fleetKey(key); ok {
+		return limit, true
+	}
+	limit, ok = l.live.Load().keys[key]
+	return limit, ok
+}

@@ -1,0 +1,86 @@
+package hybrid
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/groups"
+)
+
+const (
+	// rollout is the time for which the processes of a limiter may have two limits without a log line: a rollout of another limit
+	// takes about as long.
+	rollout = time.Minute
+	// repeatOther is the time after which the line about them is repeated.
+	repeatOther = time.Hour
+)
+
+// otherLimit is the knowledge that other processes have another limit for a limiter. The heartbeat's goroutine owns it.
+type otherLimit struct {
+	since  int64 // ns of the hub's clock; 0: they have none
+	logged int64 // ns: the last line; 0: none
+}
+
+// compareLimits logs limiters for which other processes have another limit for longer than a rollout. Two programs that chose the
+// same prefix and name share the state of their keys without knowing it.
+func (h *Hub) compareLimits(book *groups.Book, count groups.Count, ls []*Limiter) {
+	now := max(1, h.clock.Now())
+	for _, l := range ls {
+		o, own := &l.fleet.other, l.programLimit()
+		other, processes := "", int64(0)
+		if s := l.LimitState().Source; s == LimitFromConfig || s == LimitFromSettings {
+			other, processes = book.OtherLimit(count, l.cfg.Name, own)
+		}
+		switch {
+		case other == "":
+			o.since = 0
+		case o.since == 0:
+			o.since = now
+		case now-o.since < int64(rollout), o.logged > 0 && now-o.logged < int64(repeatOther):
+		default:
+			o.logged = now
+			h.log.write(slog.LevelWarn, msgOtherLimit, 0, []any{
+				slog.String("limiter", l.cfg.Name), slog.String("limit", own),
+				slog.String("other", other), slog.Int64("processes", processes),
+			})
+		}
+	}
+}
+
+// programLimit returns the limit that the program has for the limiter, as text: that of its settings, or that of New. Heartbeats
+// tell it.
+func (l *Limiter) programLimit() string {
+	w := &l.limits
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	limit := w.configured
+	if w.settings != noLimit {
+		limit = w.settings
+	}
+	short := limit
+	short.Burst = 0 // a burst that is the default has one text, said or not
+	if short.Validate() == nil && short.BurstSize() == limit.BurstSize() {
+		limit = short
+	}
+	return limitText(limit)
+}
+
+// terms returns what the names of the group of a process with these limiters say. With plain, or if the names would be too long,
+// they say no limits.
+func (h *Hub) terms(ls []*Limiter, plain bool, longest int) []string {
+	terms := make([]string, len(ls), 2*len(ls)+1)
+	for i, l := range ls {
+		terms[i] = groups.Term(l.cfg.Name, len(l.views))
+	}
+	if plain {
+		return terms
+	}
+	full := append(terms, groups.TagsTerm(h.cfg.Tags))
+	for _, l := range ls {
+		full = append(full, groups.LimitTerm(l.cfg.Name, l.programLimit()))
+	}
+	if len(groups.Text(full)) > longest {
+		return terms
+	}
+	return full
+}
