@@ -17,18 +17,20 @@ import (
 )
 
 // reset is the command reset.
-func reset(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
+func reset(fs *flag.FlagSet, c *connection) job {
 	var limit limitFlag
-	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\" (required, because the new state depends on it)")
+	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\", because the new state depends on it; without it the fleet's limit of the key, or the limit that the processes of the limiter say")
 	subject := fs.String("subject", "", "the result of Config.Subject for the key, if Config.Subject is set")
-	return func(ctx context.Context, args []string, out io.Writer) error {
+	key, w := &which{}, &walk{}
+	key.add(fs)
+	w.add(fs)
+	return func(ctx context.Context, args []string, out *printer) error {
 		var bad hybridlimit.Violations
 		c.check(&bad)
-		arguments(&bad, args, 1, 1, "must be one key")
-		switch {
-		case !limit.set:
-			bad.Add("-limit", "", "is required")
-		case limit.limit.Algorithm == hybridlimit.AlgUnlimited || limit.limit.Algorithm == hybridlimit.AlgBlocked:
+		key.argument(&bad, args)
+		key.check(&bad, c.in)
+		w.check(&bad)
+		if limit.set && (limit.limit.Algorithm == hybridlimit.AlgUnlimited || limit.limit.Algorithm == hybridlimit.AlgBlocked) {
 			bad.Add("-limit", limit.String(), "must be a limit that counts units")
 		}
 		if err := bad.Err("hybridlimit"); err != nil {
@@ -39,31 +41,56 @@ func reset(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []str
 			return err
 		}
 		defer rdb.Close()
-		if err := c.sameKind(ctx, rdb, args[0], *subject, limit.limit); err != nil {
-			return err
-		}
-		l, err := c.limiter(rdb, limit.limit, *subject)
+		t, err := c.target(ctx, rdb, key, w, *subject)
 		if err != nil {
 			return err
 		}
-		defer l.Close()
-		before, err := l.Inspect(ctx, args[0])
+		if err := c.knownLimit(ctx, rdb, t, &limit); err != nil {
+			return err
+		}
+		if !limit.set {
+			bad.Add("-limit", "", "is required: no process says the limit of the limiter")
+			return bad.Err("hybridlimit")
+		}
+		if err := c.sameKind(ctx, rdb, t, limit.limit); err != nil {
+			return err
+		}
+		before, err := c.resetKey(ctx, rdb, t, limit.limit)
 		if err != nil {
 			return err
 		}
-		if err := l.Reset(ctx, args[0]); err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "%s %q: reset; before, it was %v\n", c.name, args[0], before)
+		out.sets(struct {
+			Name   string               `json:"name"`
+			Key    string               `json:"key,omitempty"`
+			Digest string               `json:"digest"`
+			Limit  hybridlimit.Limit    `json:"limit"`
+			From   string               `json:"limit_from"`
+			Before hybridlimit.KeyState `json:"before"`
+		}{c.name, t.key, t.digest, limit.limit, limit.from, before})
+		fmt.Fprintf(out, "%s %q: reset to %s%s; before, it was %v\n", c.name, t.said(), limitText(limit.limit), limit.source(), before)
 		fmt.Fprintln(out, "Processes may spend units that they have leased for one more second, and deny from memory for some seconds.")
 		return nil
 	}
 }
 
-// sameKind returns an error if the key's state belongs to another algorithm than
-// limit. A reset would write a state of limit's algorithm, which the fleet would
-// treat as no state.
-func (c *connection) sameKind(ctx context.Context, rdb redis.UniversalClient, key, subject string, limit hybridlimit.Limit) error {
+// resetKey gives a key its full limit, and returns its state before.
+func (c *connection) resetKey(ctx context.Context, rdb redis.UniversalClient, t target, limit hybridlimit.Limit) (before hybridlimit.KeyState, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	calls, err := runner.New(rdb, c.timeout, runner.WithFunctions(c.functions))
+	if err != nil {
+		return before, err
+	}
+	defer calls.Close()
+	if before, err = calls.Reset(ctx, t.redisKey, limit); err != nil {
+		err = fmt.Errorf("hybridlimit: %w", err)
+	}
+	return before, err
+}
+
+// sameKind returns an error if Redis has no state of the key, or one of another algorithm than limit. A reset would write a state of
+// limit's algorithm, which the fleet would treat as no state.
+func (c *connection) sameKind(ctx context.Context, rdb redis.UniversalClient, t target, limit hybridlimit.Limit) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	calls, err := runner.New(rdb, c.timeout)
@@ -71,10 +98,12 @@ func (c *connection) sameKind(ctx context.Context, rdb redis.UniversalClient, ke
 		return err
 	}
 	defer calls.Close()
-	_, name := c.slot(key, subject)
-	text, ttl, err := calls.Stored(ctx, name)
+	text, ttl, err := calls.Stored(ctx, t.redisKey)
 	if err != nil {
 		return fmt.Errorf("hybridlimit: %w", err)
+	}
+	if text == "" && ttl < -time.Millisecond { // -1 ms: a key without a TTL
+		return nothing(fmt.Sprintf("nothing was reset: Redis has no state of the key %q of %q (%s), so the key has its full limit or has another text", t.said(), c.name, t.redisKey))
 	}
 	have := ""
 	if s, ok := wire.DecodeState(text); ok {
@@ -111,8 +140,9 @@ func kindFor(a hybridlimit.Algorithm) string {
 }
 
 // fleetSwitch is the command switch.
-func fleetSwitch(_ *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
-	return func(ctx context.Context, args []string, out io.Writer) error {
+func fleetSwitch(fs *flag.FlagSet, c *connection) job {
+	force := fs.Bool("force", false, "set it also if no process has a limiter of this name: processes that start within a day receive it")
+	return func(ctx context.Context, args []string, out *printer) error {
 		var bad hybridlimit.Violations
 		c.check(&bad)
 		arguments(&bad, args, 0, 1, "must be one switch, or none to show it")
@@ -131,17 +161,48 @@ func fleetSwitch(_ *flag.FlagSet, c *connection) func(ctx context.Context, args 
 			if err != nil {
 				return err
 			}
+			answer := &changed{Name: c.name, Switch: was.String(), Since: at}
+			out.sets(answer)
 			if len(args) == 0 {
 				fmt.Fprintf(out, "%s: %s\n", c.name, switchSaid(was.String(), at))
 				return c.never(ctx, rdb, at)
 			}
+			if err := c.somebody(ctx, rdb, *force || to == hybrid.SwitchNormal && !at.IsZero()); err != nil {
+				return err
+			}
 			if err := h.SetFleetSwitch(ctx, c.name, to); err != nil {
 				return err
 			}
+			answer.Switch, answer.Was, answer.Since = to.String(), was.String(), time.Time{}
 			fmt.Fprintf(out, "%s: %v, was %v\n", c.name, to, was)
-			return c.heard(ctx, rdb, out, "A process with a switch of its own keeps that one.")
+			return c.heard(ctx, rdb, out, answer, "A process with a switch of its own keeps that one.")
 		})
 	}
+}
+
+// changed is the answer of switch and limit for -json.
+type changed struct {
+	Name      string    `json:"name"`
+	Key       string    `json:"key,omitempty"`
+	Switch    string    `json:"switch,omitempty"`
+	Limit     string    `json:"limit,omitempty"` // empty: none of the fleet
+	Part      float64   `json:"part,omitempty"`  // of the keys; none: all
+	Was       string    `json:"was,omitempty"`
+	Since     time.Time `json:"since,omitzero"`
+	Processes *int64    `json:"processes,omitempty"` // that hear of it; none: not known
+}
+
+// somebody returns an error of type nothing if no process has the limiter, unless force is set. If the processes cannot be counted it
+// returns nil: heard tells the cause.
+func (c *connection) somebody(ctx context.Context, rdb redis.UniversalClient, force bool) error {
+	if force {
+		return nil
+	}
+	if live, err := c.roll(ctx, rdb); err == nil && live.processes(c.name) == 0 {
+		return nothing(fmt.Sprintf("-name (%q): no process has a limiter of this name now, with -prefix %s and -tags %d, so nothing was changed; "+
+			"-force sets it for processes that start within a day", c.name, c.prefix, c.tags))
+	}
+	return nil
 }
 
 // withHub calls do with a hub that has no limiter, and so is no process of the fleet.
@@ -181,9 +242,12 @@ func (c *connection) never(ctx context.Context, rdb redis.UniversalClient, at ti
 // hides the heartbeats from it may hide them from the processes too. Only a Redis user
 // that lacks the rights to count processes gets a line instead, because the switch rights
 // alone are enough to set a switch.
-func (c *connection) heard(ctx context.Context, rdb redis.UniversalClient, out io.Writer, keep string) error {
+func (c *connection) heard(ctx context.Context, rdb redis.UniversalClient, out io.Writer, answer *changed, keep string) error {
 	live, err := c.roll(ctx, rdb)
 	n := live.processes(c.name)
+	if err == nil {
+		answer.Processes = &n
+	}
 	switch {
 	case err != nil && refused(err):
 		fmt.Fprintf(out, "The number of processes that receive it is unknown: %v\n", errors.Unwrap(err))

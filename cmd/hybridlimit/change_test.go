@@ -18,10 +18,10 @@ func TestReset(t *testing.T) {
 	srv := redistest.New(t)
 	url, rdb := urlOf(srv), srv.Client(t)
 	used(t, rdb, hourly, global.Config{Name: "api"}, "alice", 12)
-	expect(t, url, []string{"reset", "-name", "api", "-limit", "1/h burst 10", "alice"}, `reset; before, it was denied for`, "Processes may spend units that they have leased")
+	expect(t, url, []string{"reset", "-name", "api", "-limit", "1/h burst 10", "alice"}, `reset to 1/h burst 10; before, it was denied for`, "Processes may spend units that they have leased")
 	expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "alice"}, "allowed because the bucket has 10 of 10 units left")
 	used(t, rdb, hybridlimit.SlidingLog(10, time.Hour), global.Config{Name: "log"}, "k", 10)
-	expect(t, url, []string{"reset", "-name", "log", "-limit", "10/h sliding log", "k"}, "reset; before, it was denied")
+	expect(t, url, []string{"reset", "-name", "log", "-limit", "10/h sliding log", "k"}, "reset to 10/h sliding log; before, it was denied")
 	// A limit of another algorithm would leave a state that the fleet cannot read.
 	used(t, rdb, hybridlimit.SlidingLog(10, time.Hour), global.Config{Name: "log"}, "k", 10)
 	before := dump(t, rdb)
@@ -45,7 +45,8 @@ func TestLimit(t *testing.T) {
 	srv := redistest.New(t)
 	url, rdb := urlOf(srv), srv.Client(t)
 	finds(t, url, []string{"limit", "-name", "api"}, `no limiter "api" is known to this Redis`, "api: no limit of the fleet\n")
-	expect(t, url, []string{"limit", "-name", "api", "2/h burst 20"}, "api: 2 per 1h0m0s, burst 20 (token bucket), was: no limit of the fleet\n", "No process has a limiter of this name now")
+	finds(t, url, []string{"limit", "-name", "api", "2/h burst 20"}, `-name ("api"): no process has a limiter of this name now, with -prefix hl and -tags 16, so nothing was changed`)
+	expect(t, url, []string{"limit", "-name", "api", "-force", "2/h burst 20"}, "api: 2 per 1h0m0s, burst 20 (token bucket), was: no limit of the fleet\n", "No process has a limiter of this name now")
 	l, err := hybrid.New(rdb, hourly, hybrid.Config{Name: "api", Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +79,8 @@ func TestSwitch(t *testing.T) {
 	srv := redistest.New(t)
 	url, rdb := urlOf(srv), srv.Client(t)
 	finds(t, url, []string{"switch", "-name", "api"}, `no limiter "api" is known to this Redis`, "api: normal, never set\n")
-	expect(t, url, []string{"switch", "-name", "api", "deny_all"}, "api: deny_all, was normal\n", "No process has a limiter of this name now, with -prefix hl and -tags 16.")
+	finds(t, url, []string{"switch", "-name", "api", "deny_all"}, `-name ("api"): no process has a limiter of this name now, with -prefix hl and -tags 16, so nothing was changed`)
+	expect(t, url, []string{"switch", "-name", "api", "-force", "deny_all"}, "api: deny_all, was normal\n", "No process has a limiter of this name now, with -prefix hl and -tags 16.")
 	l, err := hybrid.New(rdb, hourly, hybrid.Config{Name: "api", Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 )
 
 // check is the command check.
-func check(*flag.FlagSet, *connection) func(ctx context.Context, args []string, out io.Writer) error {
-	return func(_ context.Context, args []string, out io.Writer) error {
+func check(*flag.FlagSet, *connection) job {
+	return func(_ context.Context, args []string, out *printer) error {
 		var bad hybridlimit.Violations
 		arguments(&bad, args, 1, 1, "must be one file")
 		if len(args) == 1 && slices.Contains([]string{".yaml", ".yml"}, strings.ToLower(filepath.Ext(args[0]))) {
@@ -42,6 +42,7 @@ func check(*flag.FlagSet, *connection) func(ctx context.Context, args []string, 
 		if err != nil {
 			return eachOnALine(err)
 		}
+		out.sets(checkedOf(file))
 		return describe(out, file)
 	}
 }
@@ -58,6 +59,47 @@ func eachOnALine(err error) error {
 		lines[i] = v.String()
 	}
 	return errors.New(strings.Join(lines, "\n"))
+}
+
+// checkAnswer is the answer of check for -json.
+type checkAnswer struct {
+	File     string                     `json:"file"`
+	Limiters map[string]checkedSettings `json:"limiters"`
+}
+
+type checkedSettings struct {
+	Limit    string                       `json:"limit,omitempty"` // as in Config without one
+	Keys     map[string]hybridlimit.Limit `json:"keys,omitempty"`
+	Shadow   *bool                        `json:"shadow,omitempty"`
+	Mode     string                       `json:"mode,omitempty"`
+	Fallback string                       `json:"fallback,omitempty"`
+}
+
+func checkedOf(file *limitfile.File) checkAnswer {
+	of := checkAnswer{file.Name(), map[string]checkedSettings{}}
+	for name, s := range file.Settings() {
+		one := checkedSettings{Keys: s.Keys, Shadow: s.Shadow}
+		if s.Limit != (hybridlimit.Limit{}) {
+			one.Limit = limitText(s.Limit)
+		}
+		if s.Mode != nil {
+			one.Mode = s.Mode.String()
+		}
+		if s.Fallback != nil {
+			one.Fallback = s.Fallback.String()
+		}
+		of.Limiters[name] = one
+	}
+	return of
+}
+
+// limitText returns a limit as text that -limit reads.
+func limitText(limit hybridlimit.Limit) string {
+	text, err := limit.MarshalText()
+	if err != nil {
+		return limit.String()
+	}
+	return string(text)
 }
 
 // describe prints the settings of a file as the limiters understand them.

@@ -23,8 +23,8 @@ func TestCluster(t *testing.T) {
 		used(t, rdb, hourly, global.Config{Name: "api"}, key, 2)
 	}
 	expect(t, url, []string{"inspect", "-cluster", "-name", "api", "-limit", "1/h burst 10", "{user07}"}, `api "{user07}": allowed because the bucket has 8 of 10 units left`, "switch      normal, never set")
-	expect(t, url, []string{"reset", "-cluster", "-name", "api", "-limit", "1/h burst 10", "{user07}"}, "reset; before")
-	expect(t, url, []string{"switch", "-cluster", "-name", "api", "shadow"}, "api: shadow, was normal")
+	expect(t, url, []string{"reset", "-cluster", "-name", "api", "-limit", "1/h burst 10", "{user07}"}, "reset to 1/h burst 10; before")
+	expect(t, url, []string{"switch", "-cluster", "-name", "api", "-force", "shadow"}, "api: shadow, was normal")
 	out := expect(t, url, []string{"top", "-cluster", "-name", "api", "-n", "100", "-rate", "100000"}, "30 keys of api, complete")
 	for _, key := range want {
 		if !strings.Contains(out, `"`+key+`"`) {

@@ -23,7 +23,8 @@ type connection struct {
 	cluster    bool
 	functions  bool
 	prefix     string
-	tags       int
+	tags       int   // 0: those of the deployment, see findTags
+	all        []int // without a name: the tags of all deployments of the prefix
 	name       string
 	secretFile string
 	timeout    time.Duration
@@ -51,8 +52,8 @@ func addConnection(fs *flag.FlagSet, fromEnv string) *connection {
 	fs.BoolVar(&c.cluster, "cluster", false, "connect to a Redis Cluster; add nodes to the URL with ?addr=host:port")
 	fs.BoolVar(&c.functions, "functions", false, "run functions instead of scripts, as HubConfig.Functions does; every command, even inspect, loads the library if it is missing")
 	fs.StringVar(&c.prefix, "prefix", "hl", "the value of HubConfig.Prefix")
-	fs.IntVar(&c.tags, "tags", lua.DefaultTags, "the value of HubConfig.Tags")
-	fs.StringVar(&c.name, "name", "", "the limiter's Config.Name (required, except for list)")
+	fs.IntVar(&c.tags, "tags", 0, "the value of HubConfig.Tags; 0: as the processes of the limiter say, and without processes 16")
+	fs.StringVar(&c.name, "name", "", "the limiter's Config.Name (required, except for list and top)")
 	fs.StringVar(&c.secretFile, "hash-secret-file", "", "`file` with the value of HubConfig.HashKeys; a newline at the end of the file is ignored")
 	c.trust.add(fs)
 	fs.DurationVar(&c.timeout, "timeout", 2*time.Second, "longest wait for one reply of Redis")
@@ -67,8 +68,8 @@ func (c *connection) check(bad *hybridlimit.Violations) {
 	if !hybridlimit.CheckName(c.prefix) {
 		bad.Add("-prefix", c.prefix, "must match [A-Za-z0-9_.-]{1,128}")
 	}
-	if c.tags < 1 || c.tags > lua.MaxTags {
-		bad.Add("-tags", c.tags, "must be 1 to 16384")
+	if c.tags < 0 || c.tags > lua.MaxTags {
+		bad.Add("-tags", c.tags, "must be 1 to 16384, or 0")
 	}
 	if c.timeout <= 0 {
 		bad.Add("-timeout", c.timeout, "must be positive")
@@ -128,9 +129,21 @@ func (c *connection) options() (connect func() redis.UniversalClient, err error)
 	return func() redis.UniversalClient { return redis.NewClient(o) }, nil
 }
 
-// open connects to Redis. It fails for a node of a cluster without -cluster: such a
-// node has only a part of the keys. Call check before.
+// open connects to Redis, and finds the number of tags. It fails for a node of a cluster without -cluster: such a node has only a
+// part of the keys. Call check before.
 func (c *connection) open(ctx context.Context) (redis.UniversalClient, error) {
+	rdb, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.findTags(ctx, rdb); err != nil {
+		rdb.Close()
+		return nil, err
+	}
+	return rdb, nil
+}
+
+func (c *connection) connect(ctx context.Context) (redis.UniversalClient, error) {
 	connect, err := c.options()
 	if err != nil {
 		return nil, err
@@ -201,28 +214,4 @@ func (c *connection) slot(key, subject string) (tag int, name string) {
 	}
 	tag = c.names().Tag(subject)
 	return tag, c.names().State(tag, c.name, key)
-}
-
-// limitFlag is the value of -limit.
-type limitFlag struct {
-	limit hybridlimit.Limit
-	set   bool
-}
-
-// Set parses a limit.
-func (f *limitFlag) Set(text string) (err error) {
-	f.limit, err = hybridlimit.ParseLimit(text)
-	if err == nil && f.limit.Algorithm == hybridlimit.AlgConcurrent {
-		err = errors.New("must be the limit of a rate, such as 100/s: this command does not know limits of calls in flight")
-	}
-	f.set = err == nil
-	return err
-}
-
-// String returns the limit, or "" if the flag is not set.
-func (f *limitFlag) String() string {
-	if !f.set {
-		return ""
-	}
-	return f.limit.String()
 }

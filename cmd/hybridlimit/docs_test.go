@@ -49,7 +49,7 @@ func TestLinesOfTheDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	pages = append(pages, "../../README.md", "../../SECURITY.md", "main.go")
-	lines := regexp.MustCompile("(?m)(?:^(?:\\$ |//\t|go run github\\.com/hybridlimit/hybridlimit/cmd/)|`)hybridlimit(?:@latest)? ((?:list|inspect|reset|switch|limit|top) [^`\\n]*-name[^`\\n]*|check [^`\\n]*)")
+	lines := regexp.MustCompile("(?m)(?:^(?:\\$ |//\t|go run github\\.com/hybridlimit/hybridlimit/cmd/)|`)hybridlimit(?:@latest)? ((?:list|inspect|reset|switch|limit|top) [^`\\n]*-name[^`\\n]*|(?:check|key) [^`\\n]*|version|completion [a-z]+)")
 	seen := map[string]int{}
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
@@ -57,13 +57,15 @@ func TestLinesOfTheDocuments(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range lines.FindAllStringSubmatch(string(text), -1) {
-			line := strings.NewReplacer("[normal|shadow|local_only|allow_all|deny_all]", "shadow", "[-by busiest|emptiest|running]", "-by busiest", "[-part 0.1] [\"200/s burst 400\"]", "-part 0.1 \"200/s burst 400\"").Replace(m[1])
+			line := strings.NewReplacer("[normal|shadow|local_only|allow_all|deny_all]", "shadow", "[-name api]", "-name api", "[-by busiest|emptiest|running]", "-by busiest", "-user alice [\"200/s burst 400\"]", "-user alice \"200/s burst 400\"", "[-part 0.1] [\"200/s burst 400\"]", "-part 0.1 \"200/s burst 400\"").Replace(m[1])
 			args := slices.DeleteFunc(words(line), func(w string) bool { return strings.HasPrefix(w, "<") })
 			if at := slices.Index(args, "-redis"); at >= 0 {
 				args[at+1] = "redis://127.0.0.1:1"
 			}
 			seen[args[0]]++
-			if status, out, errOut := cliWith(t, "redis://127.0.0.1:1", "an API key\n", args...); status != 1 || out != "" {
+			offline := slices.Contains([]string{"key", "version", "completion"}, args[0])
+			status, out, errOut := cliWith(t, "redis://127.0.0.1:1", "an API key\n", args...)
+			if want := map[bool]int{false: 1}[offline]; status != want || (out != "") != offline {
 				t.Errorf("%s: %q: status %d, %s", page, args, status, errOut)
 			}
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -24,7 +23,9 @@ type report struct {
 	Digest    string                `json:"digest"`
 	RedisKey  string                `json:"redis_key"`
 	Sentence  string                `json:"sentence"`
-	State     *hybridlimit.KeyState `json:"state,omitempty"` // with -limit
+	Limit     string                `json:"limit,omitempty"`      // by which State was computed
+	LimitFrom string                `json:"limit_from,omitempty"` // empty: -limit
+	State     *hybridlimit.KeyState `json:"state,omitempty"`      // with a limit
 	Stored    string                `json:"stored,omitempty"`
 	TTL       time.Duration         `json:"ttl_ns"`
 	Class     *classReport          `json:"class,omitempty"` // with -floor
@@ -43,19 +44,19 @@ type classReport struct {
 }
 
 // inspect is the command inspect.
-func inspect(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
+func inspect(fs *flag.FlagSet, c *connection) job {
 	var limit limitFlag
-	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\"; Redis does not store limits, so without it only the last written state is shown")
+	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\"; Redis does not store limits, so without it the fleet's limit of the key counts, or the limit that the processes of the limiter say")
 	floor := fs.Float64("floor", 0, "with -limit: the `floor` of a class, above 0 and at most 0.5, to see the units left for it")
 	subject := fs.String("subject", "", "the result of Config.Subject for the key, if Config.Subject is set")
-	asJSON := fs.Bool("json", false, "print JSON")
 	key, w := &which{}, &walk{}
 	key.add(fs)
 	w.add(fs)
-	return func(ctx context.Context, args []string, out io.Writer) error {
+	return func(ctx context.Context, args []string, out *printer) error {
 		var bad hybridlimit.Violations
 		c.check(&bad)
-		key.check(&bad, args)
+		key.argument(&bad, args)
+		key.check(&bad, c.in)
 		w.check(&bad)
 		switch {
 		case *floor == 0:
@@ -69,24 +70,17 @@ func inspect(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []s
 		if err := bad.Err("hybridlimit"); err != nil {
 			return err
 		}
-		var t target
-		if key.digest == "" {
-			text, err := key.key(c.in, args)
-			if err != nil {
-				return err
-			}
-			_, name := c.slot(text, *subject)
-			t = target{key: text, digest: c.names().Digest(c.name, text), redisKey: name}
-		}
 		rdb, err := c.open(ctx)
 		if err != nil {
 			return err
 		}
 		defer rdb.Close()
-		if key.digest != "" {
-			if t, err = c.find(ctx, rdb, key.digest, w); err != nil {
-				return err
-			}
+		t, err := c.target(ctx, rdb, key, w, *subject)
+		if err != nil {
+			return err
+		}
+		if err := c.knownLimit(ctx, rdb, t, &limit); err != nil {
+			return err
 		}
 		r, err := c.report(ctx, rdb, t, limit)
 		if err != nil {
@@ -96,7 +90,8 @@ func inspect(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []s
 			leaves := hybridlimit.Class{Floor: *floor}.Units(limit.limit)
 			r.Class = &classReport{Floor: leaves, Left: max(0, r.State.Left-leaves)}
 		}
-		if err := r.write(out, *asJSON); err != nil || r.found {
+		out.sets(r)
+		if err := r.write(out); err != nil || r.found {
 			return err
 		}
 		if r.Processes == 0 && r.SwitchSet.IsZero() {
@@ -124,11 +119,16 @@ func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, t ta
 	r.found = r.Stored != "" || r.TTL > -2
 	r.Sentence = stored(r.Stored, r.found)
 	if limit.set {
+		if s, ok := wire.DecodeState(r.Stored); ok && limit.from != "" && kindOf(s) != kindFor(limit.limit.Algorithm) {
+			limit.set = false // the key has a limit of its own, of another algorithm
+		}
+	}
+	if limit.set {
 		k, err := calls.Look(ctx, t.redisKey, limit.limit)
 		if err != nil {
 			return r, fmt.Errorf("hybridlimit: %w", err)
 		}
-		r.State = &k
+		r.State, r.Limit, r.LimitFrom = &k, limitText(limit.limit), limit.from
 		if r.found {
 			r.Sentence = k.String()
 		}
@@ -188,18 +188,16 @@ func standing(s wire.State) string {
 	}
 }
 
-// write prints the report as text or as JSON.
-func (r report) write(out io.Writer, asJSON bool) error {
-	if asJSON {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
-	}
+// write prints the report as text.
+func (r report) write(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if r.Key == "" {
 		fmt.Fprintf(t, "%s, a hashed key: %s\n", r.Name, r.Sentence)
 	} else {
 		fmt.Fprintf(t, "%s %q: %s\n", r.Name, r.Key, r.Sentence)
+	}
+	if r.Limit != "" && r.LimitFrom != "" {
+		fmt.Fprintf(t, "  limit\t%s, of %s\n", r.Limit, r.LimitFrom)
 	}
 	fmt.Fprintf(t, "  in Redis\t%q\n", r.RedisKey)
 	fmt.Fprintf(t, "  key_digest\t%s\n", r.Digest)

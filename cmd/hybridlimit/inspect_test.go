@@ -95,7 +95,7 @@ func TestIdentity(t *testing.T) {
 	if strings.Contains(out, "alice") {
 		t.Errorf("top knows a hashed key:\n%s", out)
 	}
-	expect(t, url, append(append([]string{"reset", "-limit", "1/h burst 10"}, shop...), "alice@example.com"), `api "alice@example.com": reset; before, it was allowed because the bucket has 6 of 10 units left`)
+	expect(t, url, append(append([]string{"reset", "-limit", "1/h burst 10"}, shop...), "alice@example.com"), `api "alice@example.com": reset to 1/h burst 10; before, it was allowed because the bucket has 6 of 10 units left`)
 	expect(t, url, append(append([]string{"inspect", "-limit", "1/h burst 10"}, shop...), "alice@example.com"), "10 of 10 units left")
 }
 

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,49 +16,232 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
+// limitCommand is the flags of the command limit.
+type limitCommand struct {
+	*connection
+	which
+	walk
+	part              float64
+	back, list, force bool
+}
+
 // fleetLimit is the command limit.
-func fleetLimit(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
-	part := fs.Float64("part", 1, "the `part` of the keys that get the limit, 0.0001 to 1; all processes choose the same keys")
-	back := fs.Bool("clear", false, "take the fleet's limit back")
-	return func(ctx context.Context, args []string, out io.Writer) error {
+func fleetLimit(fs *flag.FlagSet, c *connection) job {
+	l := &limitCommand{connection: c}
+	fs.Float64Var(&l.part, "part", 1, "the `part` of the keys that get the limit, 0.0001 to 1; all processes choose the same keys")
+	fs.BoolVar(&l.back, "clear", false, "take the fleet's limit back, or with a key the fleet's limit of this key")
+	fs.BoolVar(&l.list, "list", false, "list the keys with a limit of the fleet")
+	fs.BoolVar(&l.force, "force", false, "set it also if no process has a limiter of this name, or if the processes have another algorithm")
+	l.which.add(fs)
+	l.walk.add(fs)
+	return func(ctx context.Context, args []string, out *printer) error {
 		var bad hybridlimit.Violations
 		c.check(&bad)
+		l.which.check(&bad, c.in)
+		l.walk.check(&bad)
 		arguments(&bad, args, 0, 1, "must be one limit, or none to show it")
+		sets := len(args) == 1
+		if l.back && sets {
+			bad.Add("-clear", l.back, "cannot be used with a limit")
+		}
+		if l.part != 1 && !sets {
+			bad.Add("-part", l.part, "needs a limit")
+		}
+		if l.part != 1 && l.given() > 0 {
+			bad.Add("-part", l.part, "cannot be used with a key")
+		}
+		if l.list && (sets || l.back || l.given() > 0) {
+			bad.Add("-list", l.list, "cannot be used with a limit, a key or -clear")
+		}
 		var to hybrid.FleetLimit
-		if len(args) == 1 {
+		if sets {
 			var err error
 			if to.Limit, err = hybridlimit.ParseLimit(args[0]); err != nil {
 				bad.Add("limit", args[0], "is not a limit, such as \"100/s burst 200\"")
 			}
-			to.Part = *part
+			to.Part = l.part
 		}
-		if *back && len(args) == 1 {
-			bad.Add("-clear", *back, "cannot be used with a limit")
-		}
-		if *part != 1 && len(args) == 0 {
-			bad.Add("-part", *part, "needs a limit")
-		}
-		if err := errors.Join(bad.Err("hybridlimit"), to.Validate()); err != nil {
+		err := errors.Join(bad.Err("hybridlimit"), to.Validate())
+		switch {
+		case err != nil && l.given() > 0 && sets:
+			return nothing("nothing was changed: " + strings.TrimPrefix(err.Error(), "hybridlimit: "))
+		case err != nil:
 			return err
 		}
 		return c.withHub(ctx, func(rdb redis.UniversalClient, h *hybrid.Hub) error {
-			was, err := h.FleetLimit(ctx, c.name)
-			had, sets := limitSaid(was), len(args) == 1 || *back
 			switch {
-			case sets && errors.Is(err, hybridlimit.ErrInvalid):
-				had = "a limit that this version does not know"
-			case err != nil:
-				return err
-			case !sets:
-				fmt.Fprintf(out, "%s: %s\n", c.name, had)
-				return c.never(ctx, rdb, was.At)
+			case l.list:
+				return l.ofKeys(ctx, rdb, h, out)
+			case l.given() > 0:
+				return l.ofKey(ctx, rdb, h, to.Limit, sets, out)
 			}
-			if err := h.SetFleetLimit(ctx, c.name, to); err != nil {
-				return err
-			}
-			fmt.Fprintf(out, "%s: %s, was: %s\n", c.name, limitSaid(to), had)
-			return c.heard(ctx, rdb, out, "A process with a limit of its own (SetLimit) keeps that one.")
+			return l.ofLimiter(ctx, rdb, h, to, sets, out)
 		})
+	}
+}
+
+// ofLimiter shows, sets or clears the fleet's limit of the limiter.
+func (l *limitCommand) ofLimiter(ctx context.Context, rdb redis.UniversalClient, h *hybrid.Hub, to hybrid.FleetLimit, sets bool, out *printer) error {
+	was, err := h.FleetLimit(ctx, l.name)
+	had := limitSaid(was)
+	switch {
+	case (sets || l.back) && errors.Is(err, hybridlimit.ErrInvalid):
+		had = "a limit that this version does not know"
+	case err != nil:
+		return err
+	}
+	answer := &changed{Name: l.name, Since: was.At}
+	out.sets(answer)
+	answer.is(was)
+	if !sets && !l.back {
+		fmt.Fprintf(out, "%s: %s\n", l.name, had)
+		if live, err := l.roll(ctx, rdb); err == nil && live.limitsSaid(l.name) != "" {
+			fmt.Fprintf(out, "The processes have: %s\n", live.limitsSaid(l.name))
+		}
+		return l.never(ctx, rdb, was.At)
+	}
+	if l.force = l.force || l.back && !was.At.IsZero(); !l.force { // a limit can be taken back although nobody has it
+		if err := l.fits(ctx, rdb, to.Limit); err != nil {
+			return err
+		}
+	}
+	if err := h.SetFleetLimit(ctx, l.name, to); err != nil {
+		return err
+	}
+	answer.Was, answer.Since = answer.Limit, time.Time{}
+	answer.is(to)
+	fmt.Fprintf(out, "%s: %s, was: %s\n", l.name, limitSaid(to), had)
+	if sets {
+		fmt.Fprintln(out, usedUnits)
+	}
+	return l.heard(ctx, rdb, out, answer, "A process with a limit of its own (SetLimit) keeps that one.")
+}
+
+// ofKey shows, sets or clears the fleet's limit of one key.
+func (l *limitCommand) ofKey(ctx context.Context, rdb redis.UniversalClient, h *hybrid.Hub, to hybridlimit.Limit, sets bool, out *printer) error {
+	t, err := l.target(ctx, rdb, &l.which, &l.walk, "")
+	if err != nil {
+		return err
+	}
+	key := t.key
+	if key == "" { // a hash in Redis: a hub without the secret takes it as it is
+		key = t.digest
+	}
+	all, err := h.FleetKeyLimits(ctx, l.name)
+	if err != nil {
+		return err
+	}
+	stored := key
+	if t.key != "" {
+		stored = l.names().Stored(l.name, key)
+	}
+	answer := &changed{Name: l.name, Key: key}
+	out.sets(answer)
+	had := "no limit of the fleet"
+	if at := slices.IndexFunc(all, func(k hybrid.FleetKeyLimit) bool { return k.Key == stored }); at >= 0 {
+		had = keyLimitSaid(all[at])
+		answer.Limit, answer.Since = limitText(all[at].Limit), all[at].At
+	}
+	if !sets && !l.back {
+		fmt.Fprintf(out, "%s %q: %s\n", l.name, key, had)
+		if answer.Limit == "" {
+			return nothing(fmt.Sprintf("the fleet has no limit for the key %q of %q", key, l.name))
+		}
+		return nil
+	}
+	if l.back && answer.Limit == "" {
+		return nothing(fmt.Sprintf("nothing was changed: the fleet has no limit for the key %q of %q", key, l.name))
+	}
+	if !l.force && !l.back {
+		if err := l.fits(ctx, rdb, to); err != nil {
+			return err
+		}
+	}
+	switch err := h.SetFleetKeyLimit(ctx, l.name, key, to); {
+	case errors.Is(err, hybrid.ErrFleetKeysFull):
+		return nothing(fmt.Sprintf("-for-key (%q): nothing was changed: the limiter %q has %d keys with a limit of the fleet, at most %d (or 256 KiB); limit -list shows them",
+			key, l.name, len(all), hybrid.MaxFleetKeyLimits))
+	case errors.Is(err, hybridlimit.ErrInvalid), errors.Is(err, hybridlimit.ErrKeyTooLong):
+		return nothing(fmt.Sprintf("-for-key (%.80q): nothing was changed: %v", key, err))
+	case err != nil:
+		return err
+	}
+	answer.Was, answer.Limit, answer.Since = answer.Limit, "", time.Time{}
+	now := "no limit of the fleet"
+	if sets {
+		now, answer.Limit = limitText(to), limitText(to)
+	}
+	fmt.Fprintf(out, "%s %q: %s, was: %s\n", l.name, key, now, had)
+	if sets {
+		fmt.Fprintln(out, usedUnits)
+	}
+	return l.heard(ctx, rdb, out, answer, "A limit that comes with a call (AllowLimit) wins over it.")
+}
+
+// usedUnits says what a raised limit does for a key that is used up.
+const usedUnits = "Used units stay used. A used-up window, queue or log has the difference at once. A used-up bucket fills at the new rate; hybridlimit reset fills it at once."
+
+// ofKeys lists the keys with a limit of the fleet.
+func (l *limitCommand) ofKeys(ctx context.Context, rdb redis.UniversalClient, h *hybrid.Hub, out *printer) error {
+	all, err := h.FleetKeyLimits(ctx, l.name)
+	if err != nil {
+		return err
+	}
+	answer := make([]changed, len(all))
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for i, k := range all {
+		answer[i] = changed{Name: l.name, Key: k.Key, Limit: limitText(k.Limit), Since: k.At}
+		fmt.Fprintf(t, "%q\t%s\n", k.Key, keyLimitSaid(k))
+	}
+	out.sets(answer)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return nothing(fmt.Sprintf("the fleet has no limit for any key of %q, with -prefix %s and -tags %d", l.name, l.prefix, l.tags))
+	}
+	fmt.Fprintf(out, "%d of at most %d keys of %s have a limit of the fleet.\n", len(all), hybrid.MaxFleetKeyLimits, l.name)
+	return nil
+}
+
+// fits returns an error of type nothing if no process would apply a limit: none has the limiter, or all have another algorithm.
+func (l *limitCommand) fits(ctx context.Context, rdb redis.UniversalClient, to hybridlimit.Limit) error {
+	if err := l.somebody(ctx, rdb, false); err != nil {
+		return err
+	}
+	live, err := l.roll(ctx, rdb)
+	have := live.limits[l.name]
+	if err != nil || len(have) == 0 || to == (hybridlimit.Limit{}) {
+		return nil //nolint:nilerr // heard tells the cause
+	}
+	var odd hybridlimit.Algorithm
+	for text := range have {
+		limit, err := hybridlimit.ParseLimit(text)
+		if err != nil || sameKindOfLimit(limit, to) {
+			return nil //nolint:nilerr // a limit of another version
+		}
+		odd = limit.Algorithm
+	}
+	return nothing(fmt.Sprintf("limit (%q): nothing was changed: its algorithm is %v, but the processes of %q have %v, and would ignore it",
+		limitText(to), to.Algorithm, l.name, odd))
+}
+
+// sameKindOfLimit reports whether a limiter with one limit can apply the other.
+func sameKindOfLimit(have, to hybridlimit.Limit) bool {
+	static := func(l hybridlimit.Limit) bool {
+		return l.Algorithm == hybridlimit.AlgUnlimited || l.Algorithm == hybridlimit.AlgBlocked
+	}
+	return have.Algorithm == to.Algorithm || static(have) || static(to)
+}
+
+// is sets the limit of the answer.
+func (a *changed) is(f hybrid.FleetLimit) {
+	a.Limit, a.Part = "", 0
+	if f.Limit != (hybridlimit.Limit{}) {
+		a.Limit = limitText(f.Limit)
+		if f.Part != 1 {
+			a.Part = f.Part
+		}
 	}
 }
 
@@ -73,4 +258,13 @@ func limitSaid(f hybrid.FleetLimit) string {
 		text += ", since " + f.At.UTC().Format(time.RFC3339)
 	}
 	return text
+}
+
+// keyLimitSaid describes the fleet's limit of a key.
+func keyLimitSaid(k hybrid.FleetKeyLimit) string {
+	text := "a limit that this version does not know"
+	if k.Limit != (hybridlimit.Limit{}) {
+		text = limitText(k.Limit)
+	}
+	return text + ", since " + k.At.UTC().Format(time.RFC3339)
 }

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -36,20 +37,22 @@ type listed struct {
 	now  []string        // with -limit: the units left now, one for each of rows
 
 	processes int64
+	limits    string // that its processes say, as text
 	said      string // its switch, as text
+	set       string // its switch, for -json
 }
 
 // maxListed bounds the limiters in the output. It is more than people would name.
 const maxListed = 1000
 
 // list is the command list.
-func list(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
+func list(fs *flag.FlagSet, c *connection) job {
 	l := &listing{limiters: map[string]*listed{}}
 	c.unnamed = true
 	fs.IntVar(&l.show, "n", 20, "number of `keys` to show per limiter, 1 to 1000; these are the first keys that SCAN returns")
 	fs.Var(&l.limit, "limit", "needs -name: the `limit` of the keys, such as \"100/s burst 200\", to show the units left now")
 	l.add(fs)
-	return func(ctx context.Context, args []string, out io.Writer) error {
+	return func(ctx context.Context, args []string, out *printer) error {
 		var bad hybridlimit.Violations
 		c.check(&bad)
 		l.check(&bad)
@@ -142,11 +145,8 @@ func (l *listing) found(name string) *listed {
 // describe reads the processes and the switch of each limiter, and with -limit the
 // units left for its keys.
 func (l *listing) describe(ctx context.Context, c *connection, rdb redis.UniversalClient) error {
-	h, err := c.hub(rdb)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
+	hubs := hubs{c: c, rdb: rdb, of: map[int]*hybrid.Hub{}}
+	defer hubs.close()
 	calls, err := runner.New(rdb, c.timeout, runner.WithFunctions(c.functions))
 	if err != nil {
 		return err
@@ -163,12 +163,16 @@ func (l *listing) describe(ctx context.Context, c *connection, rdb redis.Univers
 	}
 	for name, one := range l.limiters {
 		slices.SortFunc(one.rows, func(a, b row) int { return strings.Compare(a.key, b.key) })
-		one.processes = live.processes(name)
+		one.processes, one.limits = live.processes(name), live.limitsSaid(name)
+		h, err := hubs.with(cmp.Or(live.tags[name], c.tags))
+		if err != nil {
+			return err
+		}
 		s, at, err := h.FleetSwitch(ctx, name)
 		if err != nil {
 			return err
 		}
-		one.said = switchSaid(s.String(), at)
+		one.said, one.set = switchSaid(s.String(), at), s.String()
 		if c.name != "" && at.IsZero() && one.processes == 0 && len(one.seen) == 0 && !l.cut {
 			delete(l.limiters, name) // Redis has nothing of this name
 		}
@@ -192,11 +196,71 @@ func (l *listing) describe(ctx context.Context, c *connection, rdb redis.Univers
 	return nil
 }
 
-// print writes each limiter with its keys.
-func (l *listing) print(out io.Writer, c *connection) error {
+// hubs is a hub for each number of tags.
+type hubs struct {
+	c   *connection
+	rdb redis.UniversalClient
+	of  map[int]*hybrid.Hub
+}
+
+// with returns the hub with a number of tags.
+func (h hubs) with(tags int) (*hybrid.Hub, error) {
+	if h.of[tags] == nil {
+		one := *h.c
+		one.tags = tags
+		hub, err := one.hub(h.rdb)
+		if err != nil {
+			return nil, err
+		}
+		h.of[tags] = hub
+	}
+	return h.of[tags], nil
+}
+
+func (h hubs) close() {
+	for _, hub := range h.of {
+		hub.Close()
+	}
+}
+
+// listedAnswer is a limiter in the answer for -json.
+type listedAnswer struct {
+	Name      string      `json:"name"`
+	Processes int64       `json:"processes"`
+	Limits    string      `json:"limits,omitempty"` // that its processes say
+	Switch    string      `json:"switch"`
+	Keys      []rowAnswer `json:"keys"`
+	More      bool        `json:"more"` // there are more keys
+}
+
+// answer returns the answer for -json.
+func (l *listing) answer() (out []listedAnswer) {
+	out = []listedAnswer{}
 	for _, name := range slices.Sorted(maps.Keys(l.limiters)) {
 		one := l.limiters[name]
-		fmt.Fprintf(out, "%s: %d processes, switch %s\n", name, one.processes, one.said)
+		a := listedAnswer{Name: name, Processes: one.processes, Limits: one.limits, Switch: one.set, Keys: []rowAnswer{}, More: one.more}
+		for i, r := range one.rows {
+			k := r.answer()
+			if i < len(one.now) {
+				k.Now = one.now[i]
+			}
+			a.Keys = append(a.Keys, k)
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// print writes each limiter with its keys.
+func (l *listing) print(out *printer, c *connection) error {
+	out.sets(l.answer())
+	for _, name := range slices.Sorted(maps.Keys(l.limiters)) {
+		one := l.limiters[name]
+		limits := ""
+		if one.limits != "" {
+			limits = "limit " + one.limits + ", "
+		}
+		fmt.Fprintf(out, "%s: %d processes, %sswitch %s\n", name, one.processes, limits, one.said)
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		if len(one.rows) > 0 {
 			now := ""

@@ -25,7 +25,7 @@ func TestList(t *testing.T) {
 	}
 	used(t, rdb, hybridlimit.SlidingLog(10, time.Hour), global.Config{Name: "log"}, "k", 2)
 	used(t, rdb, hourly, global.Config{Name: "shop-api", Prefix: "shop"}, "k", 2)
-	expect(t, url, []string{"switch", "-name", "dark", "deny_all"}, "deny_all")
+	expect(t, url, []string{"switch", "-name", "dark", "-force", "deny_all"}, "deny_all")
 	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
 	if err := rdb.Set(t.Context(), names.State(0, "api", "odd"), "9z", 0).Err(); err != nil {
 		t.Fatal(err)
@@ -57,13 +57,13 @@ func TestListCountsProcesses(t *testing.T) {
 	rdb, url := srv.Client(t), urlOf(srv)
 	alive(t, rdb, "api", "login")
 	alive(t, srv.Client(t), "login", "mail")
-	expect(t, url, []string{"list"}, "api: 1 processes, switch normal", "login: 2 processes, switch normal", "mail: 1 processes, switch normal")
+	expect(t, url, []string{"list"}, "api: 1 processes, limit 1/h burst 10, switch normal", "login: 2 processes, limit 1/h burst 10, switch normal", "mail: 1 processes, limit 1/h burst 10, switch normal")
 	expect(t, url, []string{"list", "-name", "login"}, "login: 2 processes")
 	if out := expect(t, url, []string{"switch", "-name", "login", "shadow"}, "2 processes receive it"); strings.Contains(out, "unknown") {
 		t.Error(out)
 	}
 	// Processes of a group whose names were evicted count for every limiter, as in the fleet.
 	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
-	rdb.Del(t.Context(), names.GroupNames(groups.ID([]string{"login", "mail"})))
+	rdb.Del(t.Context(), names.GroupNames(groups.ID([]string{groups.TagsTerm(lua.DefaultTags), "login", "mail", groups.LimitTerm("login", "1/h burst 10"), groups.LimitTerm("mail", "1/h burst 10")})))
 	expect(t, url, []string{"list", "-name", "api"}, "api: 2 processes")
 }

@@ -3,36 +3,47 @@
 //
 //	hybridlimit list
 //	hybridlimit list    -name api -n 100
-//	hybridlimit inspect -name api -limit "100/s burst 200" alice
+//	hybridlimit top     [-name api] [-by busiest|emptiest|running]
+//	hybridlimit inspect -name api -user alice
 //	hybridlimit inspect -name api -ip 2001:db8::7
 //	hybridlimit inspect -name api -api-key - <key.txt
 //	hybridlimit inspect -name api -digest y1eRbAQ7NoCgToOgndaqrA
-//	hybridlimit reset   -name api -limit "100/s burst 200" alice
+//	hybridlimit reset   -name api -user alice
 //	hybridlimit switch  -name api [normal|shadow|local_only|allow_all|deny_all]
 //	hybridlimit limit   -name api [-part 0.1] ["200/s burst 400"]
+//	hybridlimit limit   -name api -user alice ["200/s burst 400"]
+//	hybridlimit limit   -name api -list
 //	hybridlimit limit   -name api -clear
-//	hybridlimit top     -name api [-by busiest|emptiest|running]
+//	hybridlimit key     -user alice
 //	hybridlimit check   limits.json
+//	hybridlimit version
+//	hybridlimit completion bash
+//
+// The flags that name a key are the same for all commands about a key: -for-key has its text,
+// and -user, -ip, -api-key and -bearer make it as package clientkey does. Each command has
+// -json.
 //
 // The tool is not a process of the fleet: it sends no heartbeats and takes no
 // leases. A process has state that Redis does not have, such as its leases and the
 // units that it owes; the process's debug handler (package hybrid/debug) shows it.
 // List, inspect and top write nothing, with one exception: with -functions, they
-// load a missing library into Redis.
+// load a missing library into Redis. Switch and limit change nothing if no process has a
+// limiter of the name, unless -force is set.
 //
 // Check reads a file of package limitfile, in JSON, and prints its limits or all of its
 // errors, one a line. It does not connect to Redis, and ends with status 1 if the file
 // is not valid.
 //
-// The flags -prefix, -tags and -hash-secret-file must have the values of HubConfig;
-// with other values the tool looks at other keys. Put a password into the
+// The flags -prefix and -hash-secret-file must have the values of HubConfig; with other
+// values the tool looks at other keys. It asks the processes for HubConfig.Tags, and for
+// their limits; -tags and -limit replace the answers. Put a password into the
 // environment (HYBRIDLIMIT_REDIS), because other users can see a program's
 // arguments. The output contains keys.
 //
-// Some commands scan all keys of Redis: list, top and inspect -digest, and also
-// inspect, switch and limit if the limiter has no process. They use SCAN, page by page and
+// Some commands scan all keys of Redis: list, top and -digest, and also inspect, switch and
+// limit if the limiter has no process. They use SCAN, page by page and
 // at a bounded rate, on a cluster on each master. The Redis user needs the right to
-// run SCAN and GET. The tool reads an API key from standard input, never from an
+// run SCAN and GET. The tool reads API keys and tokens from standard input, never from an
 // argument.
 //
 // The exit status is
@@ -40,7 +51,8 @@
 //	0  success
 //	1  failure
 //	2  the arguments are invalid
-//	3  Redis has no state under the key, or no limiter of the name
+//	3  nothing was found or changed: Redis has no state under the key, no process has a
+//	   limiter of the name, or the limit of a key was refused
 package main
 
 import (
@@ -73,35 +85,51 @@ func main() {
 type command struct {
 	name, args, what string
 	// prepare adds the command's flags and returns the function that runs it.
-	prepare func(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error
+	prepare func(fs *flag.FlagSet, c *connection) job
 	offline bool // has no flags of a connection
 }
 
-var commands = []command{
-	{"list", "", "list the limiters in Redis and their keys (scans Redis)", list, false},
-	{"inspect", "[KEY]", "describe the state of a key in Redis", inspect, false},
-	{"reset", "KEY", "give a key its full limit again", reset, false},
-	{"switch", "[SWITCH]", "show or set the switch of a limiter in the whole fleet", fleetSwitch, false},
-	{"limit", "[LIMIT]", "show, set or clear the limit of a limiter in the whole fleet", fleetLimit, false},
-	{"top", "", "list the busiest or emptiest keys of a limiter (scans Redis)", top, false},
-	{"check", "FILE", "check a file with limits, without Redis", check, true},
+var commands []command
+
+func init() { // completion refers to the commands
+	commands = []command{
+		{"list", "", "list the limiters in Redis, their limits and keys (scans Redis)", list, false},
+		{"top", "", "list the busiest or emptiest keys of one limiter or all (scans Redis)", top, false},
+		{"inspect", "[KEY]", "describe the state of a key in Redis", inspect, false},
+		{"reset", "[KEY]", "give a key its full limit again", reset, false},
+		{"switch", "[SWITCH]", "show or set the switch of a limiter in the whole fleet", fleetSwitch, false},
+		{"limit", "[LIMIT]", "show, set or clear the limit of a limiter, or of one key, in the whole fleet", fleetLimit, false},
+		{"key", "[KEY]", "print the text of a key, without Redis", keyText, true},
+		{"check", "FILE", "check a file with limits, without Redis", check, true},
+		{"version", "", "print the version of the tool", version, true},
+		{"completion", "SHELL", "print the completion for bash or zsh", completion, true},
+	}
+}
+
+// commandNames returns the names of the commands, as a sentence has them.
+func commandNames() string {
+	names := make([]string, len(commands))
+	for i, c := range commands {
+		names[i] = c.name
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
 }
 
 const usage = "usage: hybridlimit COMMAND [FLAGS] [ARGUMENT]\n\n"
 
 const statuses = `
-Some commands scan all keys of Redis: list, top and inspect -digest, and also
-inspect, switch and limit if the limiter has no process. They need the right to run
-SCAN and GET.
+Some commands scan all keys of Redis: list, top and -digest, and also inspect, switch
+and limit if the limiter has no process. They need the right to run SCAN and GET.
 
 Exit status:
   0  success
   1  failure
   2  the arguments are invalid
-  3  Redis has no state under the key, or no limiter of the name
+  3  nothing was found or changed: no state under the key, no process with a limiter of
+     the name, or the limit of a key was refused
 `
 
-// nothing is the error of a command that found nothing in Redis: exit status 3.
+// nothing is the error of a command that found or changed nothing: exit status 3.
 type nothing string
 
 func (n nothing) Error() string { return "hybridlimit: " + string(n) }
@@ -112,7 +140,7 @@ func run(ctx context.Context, args []string, redisURL string, in io.Reader, out,
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
 		fmt.Fprint(errOut, usage)
 		for _, c := range commands {
-			fmt.Fprintf(errOut, "  %-8s %-9s %s\n", c.name, c.args, c.what)
+			fmt.Fprintf(errOut, "  %-10s %-9s %s\n", c.name, c.args, c.what)
 		}
 		fmt.Fprintf(errOut, "\nhybridlimit COMMAND -h lists the flags.\n%s", statuses)
 		if len(args) == 0 {
@@ -125,7 +153,7 @@ func run(ctx context.Context, args []string, redisURL string, in io.Reader, out,
 			return c.run(ctx, args[1:], redisURL, in, out, errOut)
 		}
 	}
-	fmt.Fprintf(errOut, "hybridlimit: unknown command %q: the commands are list, inspect, reset, switch, limit, top and check\n", args[0])
+	fmt.Fprintf(errOut, "hybridlimit: unknown command %q: the commands are %s\n", args[0], commandNames())
 	return 2
 }
 
@@ -133,7 +161,8 @@ func run(ctx context.Context, args []string, redisURL string, in io.Reader, out,
 func (c command) run(ctx context.Context, args []string, redisURL string, in io.Reader, out, errOut io.Writer) int {
 	fs := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	fs.SetOutput(errOut)
-	fs.Usage = func() {
+	fs.Usage = func() {} // after an error it would hide the error
+	usage := func() {
 		fmt.Fprintf(errOut, "usage: hybridlimit %s [FLAGS] %s\n%s\n\n", c.name, c.args, c.what)
 		fs.PrintDefaults()
 		fmt.Fprint(errOut, statuses)
@@ -144,23 +173,30 @@ func (c command) run(ctx context.Context, args []string, redisURL string, in io.
 	}
 	conn := addConnection(online, redisURL)
 	conn.in = in
+	answer := &printer{}
+	fs.BoolVar(&answer.json, "json", false, "print JSON")
 	do := c.prepare(fs, conn)
 	switch err := fs.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
+		usage()
 		return 0
-	case err != nil:
-		return 2 // package flag has printed the error
+	case err != nil: // package flag has printed it
+		fmt.Fprintf(errOut, "hybridlimit %s -h lists the flags\n", c.name)
+		return 2
 	}
-	err := do(ctx, fs.Args(), out)
+	err := do(ctx, fs.Args(), answer)
+	if failed := answer.flush(out); failed != nil && err == nil {
+		err = fmt.Errorf("hybridlimit: the answer cannot be written: %w", failed)
+	}
 	if err == nil {
 		return 0
 	}
 	fmt.Fprintln(errOut, err)
-	if errors.Is(err, hybridlimit.ErrInvalid) {
-		return 2
-	}
 	if _, ok := errors.AsType[nothing](err); ok {
 		return 3
+	}
+	if errors.Is(err, hybridlimit.ErrInvalid) {
+		return 2
 	}
 	return 1
 }

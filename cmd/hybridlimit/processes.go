@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/groups"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
@@ -20,18 +23,75 @@ type roll struct {
 	unknown  int64            // processes whose limiters are not known
 
 	limits map[string]map[string]int64 // processes by limit, as text, by limiter
+	tags   map[string]int              // by limiter: the number of tags of its processes
+}
+
+// newRoll returns a roll without processes.
+func newRoll() roll {
+	return roll{of: map[string]int64{}, accounts: map[string]int64{}, limits: map[string]map[string]int64{}, tags: map[string]int{}}
+}
+
+// limit returns the limit of a limiter that its processes say, if they say one and the same.
+func (r roll) limit(limiter string) (limit hybridlimit.Limit, ok bool) {
+	if len(r.limits[limiter]) != 1 {
+		return limit, false
+	}
+	for text := range r.limits[limiter] {
+		parsed, err := hybridlimit.ParseLimit(text)
+		return parsed, err == nil
+	}
+	return limit, false
+}
+
+// limitsSaid describes the limits of a limiter: "100/s", or "100/s (2 processes), 200/s (1 processes)"; "" if none is known.
+func (r roll) limitsSaid(limiter string) string {
+	of := r.limits[limiter]
+	var parts []string
+	for _, text := range slices.Sorted(maps.Keys(of)) {
+		if len(of) > 1 {
+			text += fmt.Sprintf(" (%d processes)", of[text])
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // processes returns N of a limiter. It includes processes whose limiters are not
 // known, as the fleet does.
 func (r roll) processes(limiter string) int64 { return r.of[limiter] + r.unknown }
 
-// roll counts the processes of all limiters. It costs two messages, and two for each
+// roll counts the processes of all limiters, of all deployments that findTags has found. It costs two messages, and two for each
 // group of processes with the same limiters.
 func (c *connection) roll(ctx context.Context, rdb redis.UniversalClient) (roll, error) {
+	if len(c.all) < 2 {
+		return c.rollOf(ctx, rdb)
+	}
+	all := newRoll()
+	for _, tags := range c.all {
+		one := *c
+		one.tags = tags
+		r, err := one.rollOf(ctx, rdb)
+		if err != nil {
+			return all, err
+		}
+		all.unknown += r.unknown
+		for name, n := range r.of {
+			all.of[name] += n
+			all.accounts[name] += r.accounts[name]
+			all.tags[name] = tags
+			for limit, n := range r.limits[name] {
+				all.said(name, limit, n)
+			}
+		}
+	}
+	return all, nil
+}
+
+// rollOf is roll for one deployment.
+func (c *connection) rollOf(ctx context.Context, rdb redis.UniversalClient) (roll, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	r, names := roll{of: map[string]int64{}, accounts: map[string]int64{}, limits: map[string]map[string]int64{}}, c.names()
+	r, names := newRoll(), c.names()
 	text, err := textOf(ctx, rdb, names.Groups())
 	if err != nil {
 		return r, err
@@ -68,14 +128,19 @@ func (r *roll) add(said *groups.Names, processes int64) {
 		r.accounts[name] += processes * classes
 	}
 	for name, limit := range said.Limits {
-		if processes == 0 {
-			continue
-		}
-		if r.limits[name] == nil {
-			r.limits[name] = map[string]int64{}
-		}
-		r.limits[name][limit] += processes
+		r.said(name, limit, processes)
 	}
+}
+
+// said adds processes that say a limit.
+func (r *roll) said(limiter, limit string, processes int64) {
+	if processes == 0 {
+		return
+	}
+	if r.limits[limiter] == nil {
+		r.limits[limiter] = map[string]int64{}
+	}
+	r.limits[limiter][limit] += processes
 }
 
 // textOf returns the text of a key, or "" if there is none. MGET takes a key of another type for none, so textOf asks

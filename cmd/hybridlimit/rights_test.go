@@ -41,7 +41,7 @@ func TestRightsOfTheTool(t *testing.T) {
 	expect(t, url, []string{"inspect", "-name", "api", "alice"}, "bucket had 7.0 units left")
 	expect(t, url, []string{"inspect", "-name", "api", "-limit", "1/h burst 10", "alice"}, "7 of 10 units left")
 	expect(t, url, []string{"reset", "-name", "api", "-limit", "1/h burst 10", "alice"}, "reset")
-	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was normal")
+	expect(t, url, []string{"switch", "-name", "api", "-force", "shadow"}, "api: shadow, was normal")
 	expect(t, url, []string{"switch", "-name", "api"}, "api: shadow")
 	expect(t, url, []string{"top", "-name", "api"}, "1 keys of api")
 	expect(t, url, []string{"list"}, "api: 0 processes, switch shadow", `"alice"`)

@@ -27,6 +27,21 @@ type row struct {
 	ttl time.Duration // time until the state expires; negative: unknown, or never
 }
 
+// rowAnswer is a key in an answer for -json.
+type rowAnswer struct {
+	Key     string  `json:"key"`
+	Written string  `json:"when_written"` // units left, used or queued
+	Debited int64   `json:"debited"`
+	Second  float64 `json:"per_second"`
+	Leased  int64   `json:"leased"`
+	Now     string  `json:"left_now,omitempty"`
+}
+
+// answer returns the row for -json.
+func (r row) answer() rowAnswer {
+	return rowAnswer{Key: r.key, Written: r.what, Debited: r.since, Second: r.per, Leased: r.leased}
+}
+
 // ago returns the time since the state was written, as text.
 func (r row) ago() string { return span(r.age, time.Millisecond) }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -102,7 +101,14 @@ func (h *holdings) put(one holding) {
 }
 
 // print writes the table and a summary.
-func (h *holdings) print(out io.Writer, c *connection) error {
+func (h *holdings) print(out *printer, c *connection) error {
+	type held struct {
+		Key       string `json:"key"`
+		Permits   int64  `json:"permits"`
+		Processes int64  `json:"processes"`
+		Refused   bool   `json:"refused"` // a call, in the last second
+	}
+	answer := []held{}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(h.all) > 0 {
 		fmt.Fprintln(t, "KEY\tPERMITS HELD\tPROCESSES\tREFUSED\tGRANTS")
@@ -116,8 +122,10 @@ func (h *holdings) print(out io.Writer, c *connection) error {
 		if one.Learn > now {
 			grants = "in " + (time.Duration(one.Learn-now) * time.Microsecond).Round(time.Millisecond).String()
 		}
+		answer = append(answer, held{one.key, one.Total, one.procs, one.Scarce > now})
 		fmt.Fprintf(t, "%q\t%d\t%d\t%s\t%s\n", one.key, one.Total, one.procs, refused, grants)
 	}
+	out.sets(answer)
 	if err := t.Flush(); err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -21,27 +21,38 @@ import (
 type ranking struct {
 	walk
 	by   string
-	show int // the number of rows
+	show int // the number of rows for a limiter
 
-	rows  []row // the first keys, in order
-	keys  int   // the number of the limiter's keys
-	odd   int   // the number of keys whose state this version cannot read
-	moved int   // the number of keys that were moving to another node
+	of    map[string]*ranked // by limiter
+	keys  int                // the number of keys
+	odd   int                // the number of keys whose state this version cannot read
+	moved int                // the number of keys that were moving to another node
 	seen  map[string]bool
+	live  roll
+}
+
+// ranked is the first keys of a limiter, in order.
+type ranked struct {
+	rows []row
+	keys int // all keys of the limiter
 }
 
 // top is the command top.
-func top(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []string, out io.Writer) error {
-	r := &ranking{seen: map[string]bool{}}
-	fs.StringVar(&r.by, "by", "busiest", "`order`: busiest (units per second since the key's state began), emptiest (units left when the state was last written) or running (permits held, of a limiter of calls in flight)")
-	fs.IntVar(&r.show, "n", 20, "number of `keys` to show, 1 to 1000")
+func top(fs *flag.FlagSet, c *connection) job {
+	r := &ranking{seen: map[string]bool{}, of: map[string]*ranked{}}
+	c.unnamed = true
+	fs.StringVar(&r.by, "by", "busiest", "`order`: busiest (units per second since the key's state began), emptiest (units left when the state was last written: the keys that are denied most) or running (permits held, of a limiter of calls in flight; needs -name)")
+	fs.IntVar(&r.show, "n", 20, "number of `keys` to show for a limiter, 1 to 1000")
 	r.add(fs)
-	return func(ctx context.Context, args []string, out io.Writer) error {
+	return func(ctx context.Context, args []string, out *printer) error {
 		var bad hybridlimit.Violations
 		c.check(&bad)
 		arguments(&bad, args, 0, 0, "must be none")
 		if r.by != "busiest" && r.by != "emptiest" && r.by != "running" {
 			bad.Add("-by", r.by, "must be busiest, emptiest or running")
+		}
+		if r.by == "running" && c.name == "" {
+			bad.Add("-by", r.by, "needs -name")
 		}
 		if r.show < 1 || r.show > 1000 {
 			bad.Add("-n", r.show, "must be 1 to 1000")
@@ -55,9 +66,12 @@ func top(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []strin
 			return err
 		}
 		defer rdb.Close()
+		if r.live, err = c.roll(ctx, rdb); err != nil && !refused(err) {
+			return fmt.Errorf("hybridlimit: %w", err)
+		}
 		var found interface {
 			find(ctx context.Context, c *connection, rdb redis.UniversalClient) error
-			print(out io.Writer, c *connection) error
+			print(out *printer, c *connection) error
 		} = r
 		if r.by == "running" {
 			found = &holdings{ranking: r}
@@ -65,18 +79,27 @@ func top(fs *flag.FlagSet, c *connection) func(ctx context.Context, args []strin
 		if err := found.find(ctx, c, rdb); err != nil {
 			return fmt.Errorf("hybridlimit: %w", err)
 		}
-		return found.print(out, c)
+		if err := found.print(out, c); err != nil {
+			return err
+		}
+		if r.keys+r.odd+r.moved > 0 || r.cut || c.name != "" && r.live.processes(c.name) > 0 || c.name == "" && len(r.live.of) > 0 {
+			return nil
+		}
+		if c.name == "" {
+			return nothing(fmt.Sprintf("this Redis has no key of any limiter, with -prefix %s", c.prefix))
+		}
+		return nothing(fmt.Sprintf("no limiter %q is known to this Redis: no key and no process, with -prefix %s and -tags %d", c.name, c.prefix, c.tags))
 	}
 }
 
-// find scans for the limiter's keys.
+// find scans for the keys.
 func (r *ranking) find(ctx context.Context, c *connection, rdb redis.UniversalClient) error {
 	return r.run(ctx, c, rdb, c.names().Pattern(c.name), func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
 		return false, r.page(ctx, c, node, keys)
 	})
 }
 
-// page ranks the limiter's keys on a page.
+// page ranks the keys on a page.
 func (r *ranking) page(ctx context.Context, c *connection, node *redis.Client, keys []string) error {
 	return c.rows(ctx, node, keys, r.takes(c), func(how how, one row) {
 		switch how {
@@ -92,10 +115,10 @@ func (r *ranking) page(ctx context.Context, c *connection, node *redis.Client, k
 	})
 }
 
-// takes selects the limiter's keys, each once.
+// takes selects the keys of the limiter, or of all, each once.
 func (r *ranking) takes(c *connection) func(redisKey string, p lua.Part) bool {
 	return func(redisKey string, p lua.Part) bool {
-		if p.Limiter != c.name || p.Key == "" || r.seen[redisKey] {
+		if c.name != "" && p.Limiter != c.name || p.Key == "" || r.seen[redisKey] || r.of[p.Limiter] == nil && len(r.of) == maxListed {
 			return false
 		}
 		r.seen[redisKey] = true
@@ -111,35 +134,58 @@ func (r *ranking) rank(one row) float64 {
 	return one.empty
 }
 
-// keep inserts a row in order if it is among the first.
+// keep inserts a row in order if it is among the first of its limiter.
 func (r *ranking) keep(one row) {
-	at, _ := slices.BinarySearchFunc(r.rows, one, func(a, b row) int {
+	if r.of[one.limiter] == nil {
+		r.of[one.limiter] = &ranked{}
+	}
+	of := r.of[one.limiter]
+	of.keys++
+	at, _ := slices.BinarySearchFunc(of.rows, one, func(a, b row) int {
 		return cmp.Or(cmp.Compare(r.rank(b), r.rank(a)), strings.Compare(a.key, b.key))
 	})
 	if at >= r.show {
 		return
 	}
-	r.rows = slices.Insert(r.rows, at, one)
-	r.rows = r.rows[:min(len(r.rows), r.show)]
+	of.rows = slices.Insert(of.rows, at, one)
+	of.rows = of.rows[:min(len(of.rows), r.show)]
 }
 
-// print writes the table and a summary.
-func (r *ranking) print(out io.Writer, c *connection) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if len(r.rows) > 0 {
+// topAnswer is the answer of top for -json.
+type topAnswer struct {
+	Name     string      `json:"name"`
+	Limits   string      `json:"limits,omitempty"` // that its processes say
+	Keys     int         `json:"keys"`             // of the limiter
+	Complete bool        `json:"complete"`         // the scan has seen all keys
+	Top      []rowAnswer `json:"top"`
+}
+
+// print writes the tables and a summary.
+func (r *ranking) print(out *printer, c *connection) error {
+	answers := []topAnswer{}
+	for _, name := range slices.Sorted(maps.Keys(r.of)) {
+		of, limits := r.of[name], r.live.limitsSaid(name)
+		a := topAnswer{Name: name, Limits: limits, Keys: of.keys, Complete: !r.cut && r.moved == 0, Top: []rowAnswer{}}
+		if c.name == "" || limits != "" {
+			fmt.Fprintf(out, "%s: limit %s\n", name, cmp.Or(limits, "not known, because no process says it"))
+		}
+		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "KEY\tWHEN LAST WRITTEN\tAGO\tDEBITED\tPER SECOND\tLEASED")
+		for _, one := range of.rows {
+			fmt.Fprintf(t, "%q\t%s\t%s\t%d\t%.2f\t%d\n", one.key, one.what, one.ago(), one.since, one.per, one.leased)
+			a.Top = append(a.Top, one.answer())
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		answers = append(answers, a)
 	}
-	for _, one := range r.rows {
-		fmt.Fprintf(t, "%q\t%s\t%s\t%d\t%.2f\t%d\n", one.key, one.what, one.ago(), one.since, one.per, one.leased)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	out.sets(answers)
 	return r.summary(out, c)
 }
 
 // summary writes the number of keys, and the reasons why some are missing.
-func (r *ranking) summary(out io.Writer, c *connection) error {
+func (r *ranking) summary(out *printer, c *connection) error {
 	all := "complete"
 	switch {
 	case r.cut:
@@ -147,7 +193,7 @@ func (r *ranking) summary(out io.Writer, c *connection) error {
 	case r.moved > 0:
 		all = "perhaps incomplete"
 	}
-	fmt.Fprintf(out, "%d keys of %s, %s; scanned for %v\n", r.keys, c.name, all, r.elapsed.Round(time.Millisecond))
+	fmt.Fprintf(out, "%d keys of %s, %s; scanned for %v\n", r.keys, cmp.Or(c.name, "all limiters"), all, r.elapsed.Round(time.Millisecond))
 	if r.moved > 0 {
 		fmt.Fprintf(out, "%d keys were moving to another node: run this again when the cluster has finished resharding.\n", r.moved)
 	}

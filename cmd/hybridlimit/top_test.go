@@ -47,7 +47,7 @@ func TestTop(t *testing.T) {
 		t.Errorf("busiest: %s\n%s", got, out)
 	}
 	expect(t, url, []string{"top", "-name", "log"}, `"k"`, "entries", "1 keys of log")
-	expect(t, url, []string{"top", "-name", "nobody"}, "0 keys of nobody, complete")
+	finds(t, url, []string{"top", "-name", "nobody"}, `no limiter "nobody" is known to this Redis`, "0 keys of nobody, complete")
 	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
 	if err := rdb.Set(t.Context(), names.State(0, "api", "odd"), "9z", time.Minute).Err(); err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestTopCountsKeysOnce(t *testing.T) {
 	}
 	c := &connection{prefix: "hl", name: "api", tags: lua.DefaultTags, timeout: 30 * time.Second}
 	newRanking := func() *ranking {
-		return &ranking{by: "busiest", show: 1, seen: map[string]bool{}, walk: walk{most: time.Second, rate: 1000}}
+		return &ranking{by: "busiest", show: 1, seen: map[string]bool{}, of: map[string]*ranked{}, walk: walk{most: time.Second, rate: 1000}}
 	}
 	r := newRanking()
 	for _, page := range [][]string{keys, keys, keys[1:]} {
@@ -145,9 +145,9 @@ func TestTopCountsKeysOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var out strings.Builder
-	if err := r.print(&out, c); err != nil || !strings.Contains(out.String(), "3 keys of api, complete") || len(r.rows) != 1 || r.rows[0].key != "c" {
-		t.Errorf("%v, %+v\n%s", err, r.rows, out.String())
+	var out printer
+	if err := r.print(&out, c); err != nil || !strings.Contains(out.String(), "3 keys of api, complete") || len(r.of["api"].rows) != 1 || r.of["api"].rows[0].key != "c" {
+		t.Errorf("%v, %+v\n%s", err, r.of["api"].rows, out.String())
 	}
 	other := srv.Client(t)
 	other.AddHook(answered(func(cmd redis.Cmder) {

@@ -19,14 +19,14 @@ type trust struct {
 
 // add adds the flags.
 func (t *trust) add(fs *flag.FlagSet) {
-	fs.StringVar(&t.ca, "ca", "", "PEM `file` with the authorities that may sign Redis's certificate (default: those of the system)")
-	fs.StringVar(&t.cert, "cert", "", "PEM `file` with the client certificate; needs -key")
-	fs.StringVar(&t.key, "key", "", "PEM `file` with the private key of -cert")
+	fs.StringVar(&t.ca, "tls-ca", "", "PEM `file` with the authorities that may sign Redis's certificate (default: those of the system)")
+	fs.StringVar(&t.cert, "tls-cert", "", "PEM `file` with the client certificate; needs -tls-key")
+	fs.StringVar(&t.key, "tls-key", "", "PEM `file` with the private key of -tls-cert")
 }
 
 // check reads the files, and adds a violation for each invalid flag.
 func (t *trust) check(bad *hybridlimit.Violations, encrypted bool) {
-	for _, f := range []struct{ name, file string }{{"-ca", t.ca}, {"-cert", t.cert}, {"-key", t.key}} {
+	for _, f := range []struct{ name, file string }{{"-tls-ca", t.ca}, {"-tls-cert", t.cert}, {"-tls-key", t.key}} {
 		if f.file != "" && !encrypted {
 			bad.Add(f.name, f.file, "needs a rediss:// URL")
 		}
@@ -36,21 +36,21 @@ func (t *trust) check(bad *hybridlimit.Violations, encrypted bool) {
 		text, err := os.ReadFile(t.ca)
 		switch {
 		case err != nil:
-			bad.Add("-ca", t.ca, "cannot be read: "+err.Error())
+			bad.Add("-tls-ca", t.ca, "cannot be read: "+err.Error())
 		case !t.roots.AppendCertsFromPEM(text):
-			bad.Add("-ca", t.ca, "has no certificate")
+			bad.Add("-tls-ca", t.ca, "has no certificate")
 		}
 	}
 	switch {
 	case t.cert == "" && t.key == "":
 	case t.cert == "":
-		bad.Add("-key", t.key, "needs -cert")
+		bad.Add("-tls-key", t.key, "needs -tls-cert")
 	case t.key == "":
-		bad.Add("-cert", t.cert, "needs -key")
+		bad.Add("-tls-cert", t.cert, "needs -tls-key")
 	default:
 		pair, err := tls.LoadX509KeyPair(t.cert, t.key)
 		if err != nil {
-			bad.Add("-cert", t.cert, "cannot be used: "+err.Error())
+			bad.Add("-tls-cert", t.cert, "cannot be used: "+err.Error())
 		}
 		t.own = []tls.Certificate{pair}
 	}

@@ -53,7 +53,7 @@ func TestInspectKeysOfHTTP(t *testing.T) {
 		{"wide6", wide(from("[2001:db8:7:2::7]:4711")), "", []string{"-ip", "2001:db8:7:ffff::9", "-ipv6-bits", "48"}},
 		{"apikey", httplimit.APIKey("X-Api-Key", "")(with("X-Api-Key", apiKey)), apiKey + "\n", []string{"-api-key", "-"}},
 		{"header", httplimit.APIKey("x-token", "")(with("X-Token", apiKey)), " " + apiKey + "\r\n", []string{"-api-key", "-", "-header", "x-token"}},
-		{"keyed", httplimit.APIKey("X-Api-Key", secret)(with("X-Api-Key", apiKey)), apiKey, []string{"-api-key=-", "-api-key-secret-file", secretFile(t, secret)}},
+		{"keyed", httplimit.APIKey("X-Api-Key", secret)(with("X-Api-Key", apiKey)), apiKey, []string{"-api-key=-", "-secret-file", secretFile(t, secret)}},
 	} {
 		for _, hashed := range []hybridlimit.Secret{"", hashKeys} {
 			cfg := global.Config{Name: "api", HashKeys: hashed}

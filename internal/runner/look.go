@@ -76,4 +76,14 @@ func (r *Runner) Stored(ctx context.Context, name string) (text string, ttl time
 	return text, time.Duration(ms.Val()) * time.Millisecond, nil
 }
 
+// Reset gives a key its full limit again, and returns its state before. name is the key's
+// name from lua.Names.State. It costs the messages of Look, and one more.
+func (r *Runner) Reset(ctx context.Context, name string, limit hybridlimit.Limit) (before hybridlimit.KeyState, err error) {
+	if before, err = r.Look(ctx, name, limit); err != nil {
+		return before, err
+	}
+	_, err = r.Batch(ctx, wire.Envelope{}, []wire.Op{{Key: name, Limit: limit, Op: algo.Op{Reset: true}}})
+	return before, err
+}
+
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

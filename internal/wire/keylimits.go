@@ -26,9 +26,9 @@ type KeyLimit struct {
 
 // KeyLimits is the fleet's limits of the keys of a limiter.
 type KeyLimits struct {
-	Now     int64 // µs of Redis time
-	Version int64 // another one after each change; 0: there are none
-	Of      []KeyLimit
+	Now     int64      // µs of Redis time
+	Version int64      // another one after each change; 0: there are none
+	Of      []KeyLimit // in the order in which the keys were set first
 }
 
 // FitsKeyLimit reports whether a key is short enough for a limit of the fleet.

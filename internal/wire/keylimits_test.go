@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
