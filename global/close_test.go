@@ -158,3 +158,50 @@ func TestClosedClient(t *testing.T) {
 		}
 	})
 }
+
+// TestReadyAndShutdown checks the verbs of a program's begin and end. Ready waits for Redis and loads the script. Shutdown ends the
+// limiter, and does not wait for a silent Redis longer than its context.
+func TestReadyAndShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		b.Kill()
+		l := newLimiter(t, b.Client(nil), ten, global.Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("without Redis: %v", err)
+		}
+		time.AfterFunc(time.Second, b.Restart)
+		if err := l.Ready(t.Context()); err != nil {
+			t.Errorf("Redis is back: %v", err)
+		}
+		if res, err := l.Allow(t.Context(), "k"); err != nil || !res.Allowed {
+			t.Errorf("%+v, %v", res, err)
+		}
+		if err := l.Shutdown(t.Context()); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		if err := l.Ready(t.Context()); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("Ready after Shutdown: %v", err)
+		}
+		if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("Allow after Shutdown: %v", err)
+		}
+
+		link := b.Link()
+		slow := newLimiter(t, link.Client(nil), ten, global.Config{Timeout: 10 * time.Second})
+		if err := slow.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		link.Script(func(int, []string) redistest.Verdict { return redistest.Delay(time.Minute) })
+		go func() { _, _ = slow.Allow(context.Background(), "k") }()
+		time.Sleep(100 * time.Millisecond)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := slow.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("a call in progress: %v after %v", err, time.Since(began))
+		}
+		time.Sleep(15 * time.Second)
+	})
+}

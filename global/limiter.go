@@ -68,6 +68,57 @@ func (l *Limiter) Close() error {
 	return nil
 }
 
+// Shutdown is Close, but waits no longer than ctx. The calls in progress end by themselves, at
+// most Config.Timeout later. It exists so that a program can change the package of its
+// limiter without other changes: nothing is owed.
+func (l *Limiter) Shutdown(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.Close()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("global: limiter %q: calls are in progress: %w", l.cfg.Name, ctx.Err())
+	}
+}
+
+// Ready waits until Redis has answered and has the script, and tries again until ctx ends. It
+// is for readiness probes. The error is hybridlimit.ErrClosed, or ctx's own with the last
+// failure.
+func (l *Limiter) Ready(ctx context.Context) error {
+	var cause error
+	for {
+		if l.closed.Load() {
+			return hybridlimit.ErrClosed
+		}
+		bounded, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+		_, err := l.runner.Batch(bounded, wire.Envelope{}, nil)
+		cancel()
+		if cause == nil || ctx.Err() == nil { // the end of ctx is no cause
+			cause = err
+		}
+		switch {
+		case err == nil:
+			return nil
+		case l.closed.Load():
+			return hybridlimit.ErrClosed
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("global: limiter %q is not ready: %w: %w", l.cfg.Name, ctx.Err(), cause)
+		case <-l.done:
+			return hybridlimit.ErrClosed
+		case <-time.After(readyAgain):
+		}
+	}
+}
+
+// readyAgain is the time between two questions of Ready.
+const readyAgain = 100 * time.Millisecond
+
 // Allow is AllowN with a cost of 1.
 func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
 	return l.AllowN(ctx, key, 1)

@@ -39,6 +39,7 @@ var blamed = map[string]struct {
 
 	"hybridlimit.ErrInvalid":     {hybridlimit.ErrInvalid, codes.Unavailable, codes.Unavailable},
 	"hybridlimit.InvalidError":   {&hybridlimit.InvalidError{Package: "local"}, codes.Unavailable, codes.Unavailable},
+	"hybrid.ErrFleetKeysFull":    {hybrid.ErrFleetKeysFull, codes.Unavailable, codes.Unavailable},                                                                  // of SetFleetKeyLimit, never of a call
 	"hybrid.SettingsError":       {&hybrid.SettingsError{Limiter: "api", Err: &hybridlimit.InvalidError{Package: "hybrid"}}, codes.Unavailable, codes.Unavailable}, // of SetSettings, never of a call
 	"hybridlimit.ErrTooManyKeys": {hybridlimit.ErrTooManyKeys, codes.Unavailable, codes.Unavailable},                                                               // a client can cause it with many keys
 	"hybridlimit.ErrUnsupported": {hybridlimit.ErrUnsupported, codes.Unavailable, codes.Unavailable},
@@ -49,6 +50,7 @@ var blamed = map[string]struct {
 	"grpclimit.BusyError":        {&grpclimit.BusyError{}, codes.Unavailable, codes.Unavailable},
 	"limittest.ErrScriptOver":    {limittest.ErrScriptOver, codes.Unavailable, codes.Unavailable},
 	"breaker.ErrSlow":            {breaker.ErrSlow, codes.Unavailable, codes.Unavailable},
+	"wire.ErrFull":               {wire.ErrFull, codes.Unavailable, codes.Unavailable},
 	"wire.ErrRefused":            {wire.ErrRefused, codes.Unavailable, codes.Unavailable},
 	"wire.ErrReply":              {wire.ErrReply, codes.Unavailable, codes.Unavailable}, // limiters wrap it in ErrUnavailable
 }

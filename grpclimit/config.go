@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/gate"
@@ -90,10 +91,20 @@ func (f Failure) String() string {
 	return fmt.Sprintf("Failure(%d)", uint8(f))
 }
 
+// Infrastructure reports whether a call is one of gRPC's own services for health checks
+// (grpc.health.v1) or reflection (grpc.reflection.v1, v1alpha). Load balancers and
+// kubelets make such calls, without a user, and a denial takes the server out of
+// service. A function for Config.Skip that exempts other calls too can call it.
+func Infrastructure(_ context.Context, c Call) bool {
+	return strings.HasPrefix(c.Method, "/grpc.health.v1.Health/") ||
+		strings.HasPrefix(c.Method, "/grpc.reflection.v1.ServerReflection/") ||
+		strings.HasPrefix(c.Method, "/grpc.reflection.v1alpha.ServerReflection/")
+}
+
 // Config configures a server's interceptor. The zero Config is ready to use.
 type Config struct {
-	// Skip reports whether a call is exempt from all limits and the Shedder, as
-	// health checks may be. Nil: no call is exempt.
+	// Skip reports whether a call is exempt from all limits and the Shedder. Nil:
+	// Infrastructure, which exempts health checks and reflection.
 	Skip func(ctx context.Context, c Call) bool
 	// Class returns the class of a call, for limiters with classes
 	// (hybrid.Config.Classes) and for the Shedder: critical calls find units and

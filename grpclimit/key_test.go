@@ -161,7 +161,7 @@ func TestBadKeysAreRefused(t *testing.T) {
 		"Metadata: name":   func() { grpclimit.Metadata("", "") },
 		"Metadata: secret": func() { grpclimit.Metadata("a", "short") },
 		"Bearer: secret":   func() { grpclimit.Bearer("short") },
-		"User: of":      func() { grpclimit.User("", nil) },
+		"User: of":         func() { grpclimit.User("", nil) },
 		"Join: keys":       func() { grpclimit.Join() },
 		"Join: keys[1]":    func() { grpclimit.Join(fixed("a"), nil) },
 		"First: keys[0]":   func() { grpclimit.First(nil) },

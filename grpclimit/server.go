@@ -64,6 +64,9 @@ func newServer(cfg Config, limits []Limit, sheds bool) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Skip == nil {
+		cfg.Skip = Infrastructure
+	}
 	kind, shedder := gate.Stream, any(nil)
 	if sheds {
 		kind, shedder = gate.Unary, cfg.Shedder
@@ -103,7 +106,7 @@ func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if info != nil {
 		c.Method = info.FullMethod
 	}
-	if s.cfg.Skip != nil && s.cfg.Skip(ctx, c) {
+	if s.cfg.Skip(ctx, c) {
 		return handler(ctx, req)
 	}
 	class := s.class(ctx, c)

@@ -14,7 +14,7 @@ func (s *server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		c.Method = info.FullMethod
 	}
 	ctx := ss.Context()
-	if s.cfg.Skip != nil && s.cfg.Skip(ctx, c) {
+	if s.cfg.Skip(ctx, c) {
 		return handler(srv, ss)
 	}
 	around := s.gate.Around(ctx)

@@ -45,6 +45,7 @@ var blamed = map[string]struct {
 
 	"hybridlimit.ErrInvalid":     {hybridlimit.ErrInvalid, 503, 503},
 	"hybridlimit.InvalidError":   {&hybridlimit.InvalidError{Package: "local"}, 503, 503},
+	"hybrid.ErrFleetKeysFull":    {hybrid.ErrFleetKeysFull, 503, 503},                                                                  // of SetFleetKeyLimit, never of a call
 	"hybrid.SettingsError":       {&hybrid.SettingsError{Limiter: "api", Err: &hybridlimit.InvalidError{Package: "hybrid"}}, 503, 503}, // of SetSettings, never of a call
 	"hybridlimit.ErrUnsupported": {hybridlimit.ErrUnsupported, 503, 503},
 	"hybridlimit.ErrTooManyKeys": {hybridlimit.ErrTooManyKeys, 503, 503}, // a client can cause it with many keys
@@ -54,6 +55,7 @@ var blamed = map[string]struct {
 	"httplimit.BusyError":        {&httplimit.BusyError{}, 503, 503},
 	"limittest.ErrScriptOver":    {limittest.ErrScriptOver, 503, 503},
 	"breaker.ErrSlow":            {breaker.ErrSlow, 503, 503},
+	"wire.ErrFull":               {wire.ErrFull, 503, 503},
 	"wire.ErrRefused":            {wire.ErrRefused, 503, 503},
 	"wire.ErrReply":              {wire.ErrReply, 503, 503}, // limiters wrap it in ErrUnavailable
 }

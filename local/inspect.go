@@ -151,6 +151,21 @@ func (l *Limiter) Close() error {
 	return nil
 }
 
+// Shutdown is Close. It exists so that a program can change the package of its limiter
+// without other changes: nothing has to be sent, so ctx has no effect.
+func (l *Limiter) Shutdown(context.Context) error { return l.Close() }
+
+// Ready returns nil, or hybridlimit.ErrClosed after Close. It exists for the same reason
+// as Shutdown: a limiter of one process is ready at once.
+func (l *Limiter) Ready(context.Context) error {
+	select {
+	case <-l.closed:
+		return hybridlimit.ErrClosed
+	default:
+		return nil
+	}
+}
+
 // checkKey returns an error for an invalid key.
 func (l *Limiter) checkKey(key string) error {
 	if err := hybridlimit.CheckRequest(key, 1, l.cfg.MaxKeyBytes); err != nil {

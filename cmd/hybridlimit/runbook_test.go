@@ -90,7 +90,7 @@ func TestChangeALimitInProduction(t *testing.T) {
 		return m[1]
 	}
 	inForce, unusable, strange := quoted("hybridlimit: the settings"), quoted("hybridlimit: a file with"), quoted("hybridlimit: a file has")
-	if len(commands) != 5 || content == "" {
+	if len(commands) != 9 || content == "" {
 		t.Fatalf("the page has the commands %q and the file %q", commands, content)
 	}
 
@@ -141,12 +141,26 @@ func TestChangeALimitInProduction(t *testing.T) {
 	expect(t, url, commands[3], "no limit of the fleet, was: ")
 	decides(ofFile, hybrid.LimitFromSettings)
 
+	// For one key.
+	of := func(from string) func(p *program) bool {
+		return func(p *program) bool {
+			in, err := p.api.Inspect(t.Context(), "user:alice")
+			return err == nil && in.LimitFrom == from
+		}
+	}
+	expect(t, url, commands[4], "2 processes receive it")
+	until("the limit of the key", of("fleet_key"))
+	expect(t, url, commands[5], `"user:alice": 500/min burst 1000, since `)
+	expect(t, url, commands[6], `"user:alice"`, "1 of at most 1000 keys")
+	expect(t, url, commands[7], "no limit of the fleet, was: 500/min burst 1000")
+	until("the limit without that of the key", of("settings"))
+
 	// With a file.
 	next := strings.Replace(content, ofFile, "300/s burst 600", 1)
 	replace(next)
 	checked := append([]string{"check"}, file)
-	if commands[4][0] != "check" {
-		t.Errorf("the last command is %q", commands[4])
+	if commands[8][0] != "check" {
+		t.Errorf("the last command is %q", commands[8])
 	}
 	expect(t, url, checked, "300 per 1s, burst 600")
 	decides("300/s burst 600", hybrid.LimitFromSettings)
