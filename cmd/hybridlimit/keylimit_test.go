@@ -233,6 +233,8 @@ func TestKey(t *testing.T) {
 		clientkey.Bearer("", "t1"):                {"t1\n", []string{"-bearer", "-"}},
 		"ip:192.0.2.1":                            {"", []string{"-ip", "192.0.2.1"}},
 		"ip:2001:db8::/48":                        {"", []string{"-ip", "2001:db8::7", "-ipv6-bits", "48"}},
+		"a\x00\"b":                                {"", []string{`"a\x00\"b"`}},
+		`"a`:                                      {"", []string{"-for-key", `"a`}},
 		"route:GET /users/{id}":                   {"", []string{"route:GET /users/{id}"}},
 	} {
 		status, out, errOut := cliWith(t, "", c.in, append([]string{"key"}, c.args...)...)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -34,7 +35,7 @@ type which struct {
 
 // add adds the flags.
 func (w *which) add(fs *flag.FlagSet) {
-	fs.StringVar(&w.text, "for-key", "", "the `key` as text, as LimitFor gets it")
+	fs.StringVar(&w.text, "for-key", "", "the `key` as text, as LimitFor gets it, or in double quotes as list prints it")
 	fs.StringVar(&w.user, "user", "", "instead of a key: the `name` of a user, for a key of httplimit.User or grpclimit.User")
 	fs.StringVar(&w.ip, "ip", "", "instead of a key: the client's `address`, for a key of ClientIP, PeerIP or Peer")
 	fs.IntVar(&w.bits4, "ipv4-bits", 32, "for -ip: the value of IPConfig.IPv4Bits")
@@ -85,6 +86,11 @@ func (w *which) argument(bad *hybridlimit.Violations, args []string) {
 func (w *which) check(bad *hybridlimit.Violations, in io.Reader) {
 	if w.given() > 1 {
 		bad.Add("arguments", w.given(), "name more than one key: use one of "+w.flags())
+	}
+	if strings.HasPrefix(w.text, `"`) {
+		if text, err := strconv.Unquote(w.text); err == nil {
+			w.text = text
+		}
 	}
 	if err := hybridlimit.CheckRequest(w.text, 1, maxKeyBytes); w.text != "" && err != nil {
 		bad.Add("-for-key", "[key]", err.Error())
