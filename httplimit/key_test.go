@@ -146,17 +146,17 @@ func TestConstructorsOfKeysCheckTheirArguments(t *testing.T) {
 	yes := func(*http.Request) bool { return true }
 	who := func(*http.Request) string { return "ann" }
 	for want, construct := range map[string]func(){
-		`APIKey: header ("") must not be empty`:                      func() { httplimit.APIKey("", "") },
-		`APIKey: secret ([secret]) must be 32 to 1024 bytes, not 6`:  func() { httplimit.APIKey("K", "pepper") },
-		`Bearer: secret ([secret]) must be 32 to 1024 bytes, not 6`:  func() { httplimit.Bearer("pepper") },
-		`User: secret ([secret]) must be 32 to 1024 bytes, not 6`: func() { httplimit.User("pepper", who) },
-		"User: of (<nil>) is required":                            func() { httplimit.User("", nil) },
-		`Join: keys ("none") must be at least one`:                   func() { httplimit.Join() },
-		"Join: keys[1] (<nil>) is required":                          func() { httplimit.Join(a, nil) },
-		`First: keys ("none") must be at least one`:                  func() { httplimit.First() },
-		"First: keys[0] (<nil>) is required":                         func() { httplimit.First(nil, a) },
-		"When: condition (<nil>) is required":                        func() { httplimit.When(nil, a) },
-		"When: key (<nil>) is required":                              func() { httplimit.When(yes, nil) },
+		`APIKey: header ("") must not be empty`:                     func() { httplimit.APIKey("", "") },
+		`APIKey: secret ([secret]) must be 32 to 1024 bytes, not 6`: func() { httplimit.APIKey("K", "pepper") },
+		`Bearer: secret ([secret]) must be 32 to 1024 bytes, not 6`: func() { httplimit.Bearer("pepper") },
+		`User: secret ([secret]) must be 32 to 1024 bytes, not 6`:   func() { httplimit.User("pepper", who) },
+		"User: of (<nil>) is required":                              func() { httplimit.User("", nil) },
+		`Join: keys ("none") must be at least one`:                  func() { httplimit.Join() },
+		"Join: keys[1] (<nil>) is required":                         func() { httplimit.Join(a, nil) },
+		`First: keys ("none") must be at least one`:                 func() { httplimit.First() },
+		"First: keys[0] (<nil>) is required":                        func() { httplimit.First(nil, a) },
+		"When: condition (<nil>) is required":                       func() { httplimit.When(nil, a) },
+		"When: key (<nil>) is required":                             func() { httplimit.When(yes, nil) },
 	} {
 		func() {
 			defer func() {

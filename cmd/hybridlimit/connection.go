@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -190,17 +189,6 @@ func mode(said any) string {
 // names builds the deployment's Redis keys.
 func (c *connection) names() lua.Names {
 	return lua.Names{Prefix: c.prefix, Tags: c.tags, HashKeys: c.secret}
-}
-
-// limiter returns a limiter with the deployment's keys.
-func (c *connection) limiter(rdb redis.UniversalClient, limit hybridlimit.Limit, subject string) (*global.Limiter, error) {
-	cfg := global.Config{
-		Prefix: c.prefix, Tags: c.tags, Name: c.name, Timeout: c.timeout, HashKeys: c.secret, Functions: c.functions, MaxKeyBytes: maxKeyBytes,
-	}
-	if subject != "" {
-		cfg.Subject = func(string) string { return subject }
-	}
-	return global.New(rdb, limit, cfg)
 }
 
 // maxKeyBytes bounds a key. It is above any sensible Config.MaxKeyBytes, so that the

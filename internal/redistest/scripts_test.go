@@ -218,12 +218,21 @@ func message(rng *rand.Rand, script lua.Script) (keys, argv []string) {
 			Text: "text", TTL: time.Minute, Version: one(),
 		})
 	case lua.Settings:
-		setting := wire.Setting{SwitchKey: key("switch"), LimitKey: key("limit")}
+		setting := wire.Setting{SwitchKey: key("switch"), LimitKey: key("limit"), KeysKey: key("keys")}
 		return wire.EncodeSettings("changed", []wire.Setting{setting}, time.Minute)
 	case lua.SetSwitch:
 		return wire.EncodeSwitch(key("switch"), "changed", one()%2, time.Minute)
 	case lua.SetLimit:
 		return wire.EncodeFleetLimit(key("limit"), "changed", fmt.Sprint(1+one(), "/s"), time.Minute)
+	case lua.SetKeys:
+		limit := wire.KeyLimit{Key: key("k"), Text: []string{"", "5/s burst 9"}[rng.IntN(2)], At: at}
+		switch rng.IntN(3) {
+		case 0:
+			return wire.EncodeReadKeyLimits(key("keys"))
+		case 1:
+			return wire.EncodeTellKeyLimits(key("keys"), "changed", []wire.KeyLimit{limit}, time.Minute)
+		}
+		return wire.EncodeSetKeyLimit(key("keys"), "changed", limit, time.Minute)
 	}
 	op := permits.Op{Limit: 5, Keep: one(), Want: one(), Spare: one(), Procs: 1 + one()}
 	op.First, op.Rejoin, op.Reset = min(1, op.Want), one() == 0, one() == 0

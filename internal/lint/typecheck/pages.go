@@ -61,7 +61,7 @@ var imports = map[string]string{
 	"http": "net/http", "netip": "net/netip", "os": "os", "signal": "os/signal", "strings": "strings",
 	"syscall": "syscall", "time": "time", "url": "net/url",
 	"hybridlimit": project, "local": project + "/local", "global": project + "/global", "hybrid": project + "/hybrid",
-	"httplimit": project + "/httplimit", "limittest": project + "/limittest", "grpclimit": project + "/grpclimit",
+	"httplimit": project + "/httplimit", "clientkey": project + "/clientkey", "limittest": project + "/limittest", "grpclimit": project + "/grpclimit",
 	"limitfile": project + "/limitfile", "shed": project + "/shed", "otellimit": project + "/otellimit",
 	"debug": project + "/hybrid/debug",
 	"grpc":  "google.golang.org/grpc", "credentials": "google.golang.org/grpc/credentials",

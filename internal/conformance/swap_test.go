@@ -1,4 +1,4 @@
-package hybridlimit_test
+package conformance_test
 
 import (
 	"context"
