@@ -77,11 +77,19 @@ fmt: ## format as lint wants it
 
 .PHONY: tidy
 tidy: ## go mod tidy in every module
-	@scripts/each-module.sh go mod tidy
+	@scripts/tidy.sh
 
 .PHONY: tidy-check
 tidy-check: ## fail if go mod tidy would change anything; changes nothing
-	@scripts/each-module.sh go mod tidy -diff
+	@scripts/tidy.sh -diff
+
+.PHONY: release-check
+release-check: ## programs that use each module by its version, from a module proxy made of the checkout
+	@scripts/release.sh check
+
+.PHONY: release
+release: ## VERSION=v0.1.0: check that this commit can be released, set the version, and print the tags; pushes nothing
+	@scripts/release.sh prepare "$(VERSION)"
 
 .PHONY: playground
 playground: ## a page on which limiters can be watched and broken

@@ -2,13 +2,11 @@ module github.com/hybridlimit/hybridlimit/rls
 
 go 1.26.0
 
-replace github.com/hybridlimit/hybridlimit => ../
-
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/envoyproxy/go-control-plane/envoy v1.40.0
 	github.com/hashicorp/golang-lru/v2 v2.0.7
-	github.com/hybridlimit/hybridlimit v0.0.0
+	github.com/hybridlimit/hybridlimit v0.1.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/redis/go-redis/v9 v9.23.0
 	go.opentelemetry.io/otel v1.47.0

@@ -16,7 +16,7 @@ fi
 # tools is a folder for programs of this project that the scripts build; it goes with the script.
 tools=
 
-# build NAME builds a program of this project into tools, once: lint, typecheck or testrun.
+# build NAME builds a program of this project into tools, once: lint, typecheck, release or testrun.
 build() {
   local name=$1
   [[ -n $tools ]] || { tools=$(mktemp -d) && trap 'rm -rf "$tools"' EXIT; }
@@ -24,6 +24,7 @@ build() {
   case $name in
   lint) (cd internal/lint && go build -o "$tools/lint" .) ;;
   typecheck) (cd internal/lint && go build -o "$tools/typecheck" ./typecheck) ;;
+  release) (cd internal/release && go build -o "$tools/release" .) ;;
   testrun) go build -o "$tools/testrun" ./internal/testrun ;;
   esac
 }

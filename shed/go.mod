@@ -2,11 +2,9 @@ module github.com/hybridlimit/hybridlimit/shed
 
 go 1.26.0
 
-replace github.com/hybridlimit/hybridlimit => ..
-
 require (
 	github.com/failsafe-go/failsafe-go v0.9.8
-	github.com/hybridlimit/hybridlimit v0.0.0
+	github.com/hybridlimit/hybridlimit v0.1.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0
 )

@@ -2,11 +2,9 @@ module github.com/hybridlimit/hybridlimit/bench/chaos
 
 go 1.26.0
 
-replace github.com/hybridlimit/hybridlimit => ../../
-
 require (
 	github.com/Shopify/toxiproxy/v2 v2.5.0
-	github.com/hybridlimit/hybridlimit v0.0.0
+	github.com/hybridlimit/hybridlimit v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/rs/zerolog v1.28.0
 )

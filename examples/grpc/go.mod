@@ -2,15 +2,10 @@ module github.com/hybridlimit/hybridlimit/examples/grpc
 
 go 1.26.0
 
-replace (
-	github.com/hybridlimit/hybridlimit => ../../
-	github.com/hybridlimit/hybridlimit/grpclimit => ../../grpclimit
-)
-
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/hybridlimit/hybridlimit v0.0.0
-	github.com/hybridlimit/hybridlimit/grpclimit v0.0.0
+	github.com/hybridlimit/hybridlimit v0.1.0
+	github.com/hybridlimit/hybridlimit/grpclimit v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260720211330-0afa2a65878a
 	google.golang.org/grpc v1.84.0

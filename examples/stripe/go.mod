@@ -2,15 +2,10 @@ module github.com/hybridlimit/hybridlimit/examples/stripe
 
 go 1.26.0
 
-replace (
-	github.com/hybridlimit/hybridlimit => ../../
-	github.com/hybridlimit/hybridlimit/shed => ../../shed
-)
-
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/hybridlimit/hybridlimit v0.0.0
-	github.com/hybridlimit/hybridlimit/shed v0.0.0
+	github.com/hybridlimit/hybridlimit v0.1.0
+	github.com/hybridlimit/hybridlimit/shed v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 )
 

@@ -2,12 +2,6 @@ module github.com/hybridlimit/hybridlimit/internal/e2e
 
 go 1.26.0
 
-replace (
-	github.com/hybridlimit/hybridlimit => ../../
-	github.com/hybridlimit/hybridlimit/grpclimit => ../../grpclimit
-	github.com/hybridlimit/hybridlimit/shed => ../../shed
-)
-
 require (
 	connectrpc.com/connect v1.21.1
 	github.com/dunglas/httpsfv v1.1.2
@@ -16,9 +10,9 @@ require (
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/gofiber/fiber/v2 v2.52.15
 	github.com/gofiber/fiber/v3 v3.1.0
-	github.com/hybridlimit/hybridlimit v0.0.0
-	github.com/hybridlimit/hybridlimit/grpclimit v0.0.0
-	github.com/hybridlimit/hybridlimit/shed v0.0.0
+	github.com/hybridlimit/hybridlimit v0.1.0
+	github.com/hybridlimit/hybridlimit/grpclimit v0.1.0
+	github.com/hybridlimit/hybridlimit/shed v0.1.0
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/labstack/echo/v5 v5.4.4
 	github.com/prometheus/client_golang v1.24.1

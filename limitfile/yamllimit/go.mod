@@ -2,10 +2,8 @@ module github.com/hybridlimit/hybridlimit/limitfile/yamllimit
 
 go 1.26.0
 
-replace github.com/hybridlimit/hybridlimit => ../../
-
 require (
-	github.com/hybridlimit/hybridlimit v0.0.0
+	github.com/hybridlimit/hybridlimit v0.1.0
 	go.yaml.in/yaml/v4 v4.0.0
 )
 

@@ -151,7 +151,7 @@ func settle(t *testing.T, dir string) {
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(ours)) {
-		run(t, dir, "mod", "edit", "-require", path+"@v0.0.0", "-replace", path+"="+ours[path])
+		run(t, dir, "mod", "edit", "-require", path+"@v0.1.0", "-replace", path+"="+ours[path])
 	}
 	if !*update {
 		return

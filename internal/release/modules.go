@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+)
+
+// module is a module of the repository.
+type module struct {
+	dir  string // below the root, with slashes; "." for the root
+	path string
+	file *modfile.File
+	text []byte // of go.mod
+}
+
+// tag returns the tag of a version of the module.
+func (m module) tag(version string) string {
+	if m.dir == "." {
+		return version
+	}
+	return m.dir + "/" + version
+}
+
+// modules returns all modules of a repository, each after those that it requires.
+func modules(root string) (all []module, err error) {
+	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "node_modules"):
+			return fs.SkipDir
+		case d.Name() != "go.mod" || d.IsDir():
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		file, err := modfile.Parse(name, text, nil)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Rel(root, filepath.Dir(name))
+		all = append(all, module{filepath.ToSlash(dir), file.Module.Mod.Path, file, text})
+		return err
+	})
+	slices.SortStableFunc(all, func(a, b module) int {
+		switch {
+		case a.requires(b.path):
+			return 1
+		case b.requires(a.path):
+			return -1
+		}
+		return strings.Count(a.dir, "/") - strings.Count(b.dir, "/")
+	})
+	slices.SortStableFunc(all, func(a, b module) int { return btoi(a.dir != ".") - btoi(b.dir != ".") })
+	return all, err
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// requires reports whether a module requires another one.
+func (m module) requires(path string) bool {
+	return slices.ContainsFunc(m.file.Require, func(r *modfile.Require) bool { return r.Mod.Path == path })
+}
+
+// released reports whether a module is released.
+func (m module) released() bool {
+	for _, folder := range []string{"internal/", "bench/", "examples/"} {
+		if strings.HasPrefix(m.dir+"/", folder) {
+			return false
+		}
+	}
+	return true
+}
+
+// version returns the version by which all modules require the released ones. The error has all requirements of another version,
+// and each replace directive: who uses a module does not see it, and go install refuses a module that has one.
+func version(all []module) (string, error) {
+	paths := map[string]bool{}
+	for _, m := range all {
+		paths[m.path] = m.released()
+	}
+	var errs []error
+	of := map[string][]string{}
+	for _, m := range all {
+		for _, r := range m.file.Require {
+			released, ours := paths[r.Mod.Path]
+			switch {
+			case ours && released:
+				of[r.Mod.Version] = append(of[r.Mod.Version], m.dir)
+			case ours && m.released():
+				errs = append(errs, fmt.Errorf("%s/go.mod requires %s, which is not released", m.dir, r.Mod.Path))
+			}
+		}
+		for _, r := range m.file.Replace {
+			errs = append(errs, fmt.Errorf("%s/go.mod replaces %s: go.work does that", m.dir, r.Old.Path))
+		}
+	}
+	if len(of) > 1 {
+		errs = append(errs, fmt.Errorf("modules require the released ones by several versions: %v", of))
+	}
+	if len(of) == 0 {
+		errs = append(errs, errors.New("no module requires a released one"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return "", err
+	}
+	for v := range of {
+		return v, nil
+	}
+	return "", nil
+}
