@@ -264,7 +264,11 @@ func take(ctx, bounded context.Context, group []*part) (hybridlimit.Result, erro
 			ops[i].ID = hybridlimit.RequestID(ctx)
 		}
 	}
-	reply, err := group[0].Limiter.runner.All(bounded, ops)
+	l, reply := group[0].Limiter, wire.Reply{}
+	err := l.guarded(ctx, group[0].tag, func() (err error) {
+		reply, err = l.runner.All(bounded, ops)
+		return err
+	})
 	if err != nil {
 		p := group[max(0, slices.IndexFunc(group, func(p *part) bool { return !p.Limiter.cfg.FailOpen }))]
 		p.res, err = p.Limiter.unavailable(ctx, p.Limiter.blank(p.terms), p.N, err)

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -27,6 +29,12 @@ type Config struct {
 	// FailOpen is the decision in the Result beside ErrUnavailable. True admits.
 	// False, the zero value, denies.
 	FailOpen bool
+	// Breaker configures the circuit breaker. While Redis does not answer, it is open: decisions
+	// fail at once with ErrUnavailable, and no call waits for Timeout. One call after the other
+	// tries whether Redis is back. There is one breaker, or on a Cluster or Ring one for each
+	// tag. Zero: the defaults of package breaker, but slow calls do not count: Timeout bounds
+	// them. Breaker.OnChange hears of each change.
+	Breaker breaker.Config
 	// LimitFor returns the limit of a key. It is called for each decision and
 	// must be safe for concurrent use. So a new answer applies at once, and there
 	// is no LimitRefresh and no Invalidate as in local and hybrid. If it returns a limit other than the
@@ -76,6 +84,9 @@ func (c Config) withDefaults() Config {
 	if c.Timeout == 0 {
 		c.Timeout = 250 * time.Millisecond
 	}
+	if c.Breaker.SlowCall == 0 {
+		c.Breaker.SlowCall = -1
+	}
 	return c
 }
 
@@ -95,6 +106,7 @@ func (c Config) violations(limit hybridlimit.Limit) error {
 		bad.Add("Config.Timeout", c.Timeout, "must not be negative")
 	}
 	bad.AddSecret("Config.HashKeys", c.HashKeys)
+	bad = append(bad, circuit.Violations(c.Breaker, "Config.Breaker.")...)
 	if c.MaxKeyBytes < 0 {
 		bad.Add("Config.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
 	}

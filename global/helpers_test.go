@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
@@ -57,6 +58,9 @@ func (s *scene) took(want time.Duration) {
 var patientConfig = global.Config{Timeout: 30 * time.Second}
 
 func newLimiter(t testing.TB, rdb redis.UniversalClient, limit hybridlimit.Limit, cfg global.Config) *global.Limiter {
+	if cfg.Breaker.Failures == 0 {
+		cfg.Breaker = breaker.Config{Failures: 1 << 20, FailureRatio: -1} // tests of single faults: breaker_test.go has the others
+	}
 	t.Helper()
 	if cfg.Name == "" {
 		cfg.Name = "api"

@@ -21,15 +21,16 @@ import (
 // Limiter asks Redis for every decision. It is safe for concurrent use. Its
 // goroutines end with the calls in progress.
 type Limiter struct {
-	terms   atomic.Pointer[terms]
-	setting sync.Mutex // held while a limit is checked against the old one and replaces it
-	cfg     Config
-	names   lua.Names
-	runner  *runner.Runner
-	gather  *runner.Gather
-	closed  atomic.Bool
-	done    chan struct{} // closed by Close: ends every Wait
-	lines   waiting.Lines // of Wait
+	terms    atomic.Pointer[terms]
+	setting  sync.Mutex // held while a limit is checked against the old one and replaces it
+	cfg      Config
+	names    lua.Names
+	runner   *runner.Runner
+	breakers breakers
+	gather   *runner.Gather
+	closed   atomic.Bool
+	done     chan struct{} // closed by Close: ends every Wait
+	lines    waiting.Lines // of Wait
 }
 
 var _ hybridlimit.Limiter = (*Limiter)(nil)
@@ -53,7 +54,11 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{cfg: cfg, runner: calls, gather: calls.Gather(cfg.Tags, cfg.Timeout), done: make(chan struct{}), names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys}}
+	breakers, err := newBreakers(calls, cfg)
+	if err != nil {
+		return nil, err
+	}
+	l := &Limiter{cfg: cfg, runner: calls, breakers: breakers, gather: calls.Gather(cfg.Tags, cfg.Timeout, breakers.of), done: make(chan struct{}), names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys}}
 	l.terms.Store(t)
 	return l, nil
 }
@@ -132,7 +137,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, er
 // not. It then asks Redis only for Remaining and ResetAfter.
 //
 // With ErrUnavailable, the Result holds the decision of Config.FailOpen, and the
-// units may or may not have been taken. With ctx's own error, the units may or may
+// units may or may not have been taken. After three messages without an answer, calls fail so
+// at once, until Redis answers again (Config.Breaker). With ctx's own error, the units may or may
 // not have been taken either: ctx may have ended while Redis decided. If a shared
 // message gets no answer, each of its calls gets ErrUnavailable, and the units of each
 // are taken once or not at all. The end of ctx concerns no other call.
@@ -348,7 +354,7 @@ func (l *Limiter) ask(ctx context.Context, key string, t *terms, op algo.Op) (wi
 	ask := wire.Op{Key: name, Limit: t.limit, Op: op}
 	if t.Kind == algo.KindLog { // 56 µs of Redis, for which other ops should not wait
 		ask.ID = hybridlimit.RequestID(ctx)
-		return l.gather.Alone(ctx, ask)
+		return l.gather.Alone(ctx, tag, ask)
 	}
 	return l.gather.Ask(ctx, tag, ask)
 }

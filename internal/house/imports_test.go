@@ -71,7 +71,7 @@ func TestForbiddenImportsAreReported(t *testing.T) {
 		// The middle does not import packages above it or beside it.
 		in("global", "sync"),
 		in("global", "local"),
-		in("global", "breaker"),
+		in("global", "internal/account"),
 		in("global", "hybrid"),
 		in("sync", "hybrid"),
 		in("sync", "global"),
@@ -134,6 +134,8 @@ func TestAllowedImportsAreNotReported(t *testing.T) {
 		in("local", "."),
 		out("internal/circuit", gobreaker),
 		in("internal/circuit", "breaker"),
+		in("global", "breaker"),
+		in("internal/runner", "internal/circuit"),
 		in("global", "lua"),
 		out("global", redisClient),
 		in("sync", "internal/wire"),

@@ -49,11 +49,11 @@ var product = map[string]rule{
 	"breaker":            {},
 	"internal/circuit":   {inside: []string{".", "breaker"}, outside: []string{gobreaker, redisClient}},
 	"internal/runner": {
-		inside:  []string{".", "internal/algo", "internal/permits", "internal/respguard", "internal/sometimes", "internal/wire", "lua"},
+		inside:  []string{".", "internal/algo", "internal/circuit", "internal/permits", "internal/respguard", "internal/sometimes", "internal/wire", "lua"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"global": {
-		inside:  []string{".", "internal/algo", "internal/runner", "internal/waiting", "internal/wire", "lua"},
+		inside:  []string{".", "breaker", "internal/algo", "internal/circuit", "internal/runner", "internal/waiting", "internal/wire", "lua"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"sync": { // no limiter

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -19,6 +20,7 @@ import (
 type Gather struct {
 	runner  *Runner
 	timeout time.Duration
+	breaker func(tag int) *circuit.Breaker
 	slots   []atomic.Pointer[slot] // by tag; nil: not used yet
 	texts   texts
 	timers  sync.Pool // of *time.Timer, stopped
@@ -26,10 +28,17 @@ type Gather struct {
 }
 
 // Gather returns a Gather for tags below the given number. Its calls return after
-// timeout, at the latest.
-func (r *Runner) Gather(tags int, timeout time.Duration) *Gather {
-	return &Gather{runner: r, timeout: timeout, slots: make([]atomic.Pointer[slot], tags)}
+// timeout, at the latest. breaker returns the breaker of a tag: while it is open, no message of
+// the tag is sent, and calls fail with ErrOpen. Nil: there are no breakers.
+func (r *Runner) Gather(tags int, timeout time.Duration, breaker func(tag int) *circuit.Breaker) *Gather {
+	if breaker == nil {
+		breaker = func(int) *circuit.Breaker { return nil }
+	}
+	return &Gather{runner: r, timeout: timeout, breaker: breaker, slots: make([]atomic.Pointer[slot], tags)}
 }
+
+// ErrOpen is the error of a message that is not sent, because a breaker is open.
+var ErrOpen = errors.New("the breaker is open, because Redis did not answer")
 
 // Ask runs an op of a tag, without an envelope. It returns the answer and its time, in
 // µs of Redis time.
@@ -41,15 +50,15 @@ func (r *Runner) Gather(tags int, timeout time.Duration) *Gather {
 func (g *Gather) Ask(ctx context.Context, tag int, op wire.Op) (wire.Answer, int64, error) {
 	s := g.slots[tag].Load()
 	if s == nil {
-		g.slots[tag].CompareAndSwap(nil, &slot{timeout: g.timeout})
+		g.slots[tag].CompareAndSwap(nil, &slot{timeout: g.timeout, breaker: g.breaker(tag)})
 		s = g.slots[tag].Load()
 	}
 	return g.ask(ctx, s, op)
 }
 
 // Alone is Ask with a message of its own, sent at once.
-func (g *Gather) Alone(ctx context.Context, op wire.Op) (wire.Answer, int64, error) {
-	return g.ask(ctx, &slot{timeout: g.timeout}, op)
+func (g *Gather) Alone(ctx context.Context, tag int, op wire.Op) (wire.Answer, int64, error) {
+	return g.ask(ctx, &slot{timeout: g.timeout, breaker: g.breaker(tag)}, op)
 }
 
 func (g *Gather) ask(ctx context.Context, s *slot, op wire.Op) (wire.Answer, int64, error) {
@@ -62,7 +71,7 @@ func (g *Gather) ask(ctx context.Context, s *slot, op wire.Op) (wire.Answer, int
 	}
 	m, caller, send := s.join(ctx, op)
 	if send && ctx.Done() == nil && g.runner.strict != nil {
-		g.carryHere(m)
+		g.carryHere(s, m)
 		g.send(s, s.landed(m))
 		return m.answer(caller)
 	}
@@ -84,7 +93,7 @@ func (g *Gather) send(s *slot, m *message) {
 func (g *Gather) sendAll(s *slot, m *message) {
 	defer g.runner.calls.Done()
 	for ; m != nil; m = s.landed(m) {
-		g.carry(m)
+		g.carry(s, m)
 		runtime.Gosched() // callers that ask again at once are in the next message
 	}
 }
@@ -130,7 +139,36 @@ func (g *Gather) wait(ctx context.Context, s *slot, m *message, caller int, sent
 }
 
 // carry sends a message and waits until go-redis has returned.
-func (g *Gather) carry(m *message) {
+func (g *Gather) carry(s *slot, m *message) {
+	if s.breaker == nil {
+		g.carried(m)
+		return
+	}
+	call, ok := s.breaker.Begin()
+	if !ok {
+		m.err = ErrOpen
+		m.end()
+		return
+	}
+	began := time.Now()
+	g.carried(m)
+	took := time.Since(began)
+	call.End(took, Health(m.err, took, g.timeout))
+}
+
+// Health returns what the end of a message says about Redis, for circuit.Call.End. A message that Redis refused is answered. One
+// whose time-out came late by a quarter says that this process had no processor time, and nothing about Redis.
+func Health(err error, took, timeout time.Duration) error {
+	switch {
+	case errors.Is(err, wire.ErrRefused):
+		return nil
+	case err != nil && took > timeout+timeout/4:
+		return context.Canceled
+	}
+	return err
+}
+
+func (g *Gather) carried(m *message) {
 	m.reply, m.err = g.batch(m, m.ops)
 	if len(m.ops) > 1 && errors.Is(m.err, wire.ErrRefused) { // one op is bad, and none was applied
 		m.alone = make([]outcome, len(m.ops))
@@ -143,10 +181,10 @@ func (g *Gather) carry(m *message) {
 
 // carryHere is carry on the goroutine of the only caller. It returns at the message's
 // deadline, at the latest.
-func (g *Gather) carryHere(m *message) {
+func (g *Gather) carryHere(s *slot, m *message) {
 	m.strict = true
 	a := g.alarm(m)
-	g.carry(m)
+	g.carry(s, m)
 	if a.timer.Stop() { // otherwise it may still ring
 		a.of.Store(nil)
 		g.alarms.Put(a)

@@ -24,7 +24,7 @@ func TestABadOpRefusesNoOtherCaller(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		g, limit := r.Gather(1, time.Second), hybridlimit.PerHour(100)
+		g, limit := r.Gather(1, time.Second, nil), hybridlimit.PerHour(100)
 		op := func(key string, n int64) wire.Op {
 			return wire.Op{Key: key, Limit: limit, Op: algo.Op{Asks: []int64{n}}}
 		}

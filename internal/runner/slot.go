@@ -6,15 +6,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // slot is the messages of one tag. One of them is in flight, and the others wait.
 type slot struct {
 	timeout time.Duration // of a message, from its sending
-	mu      sync.Mutex    // not held during I/O
-	flight  *message      // the others wait for it; nil: none is in flight
-	queue   []*message    // in the order in which they will be sent
+	breaker *circuit.Breaker
+	mu      sync.Mutex // not held during I/O
+	flight  *message   // the others wait for it; nil: none is in flight
+	queue   []*message // in the order in which they will be sent
 }
 
 // join adds a caller to a message. It returns the caller's number, and whether the
