@@ -140,6 +140,7 @@ func (g *Gather) wait(ctx context.Context, s *slot, m *message, caller int, sent
 
 // carry sends a message and waits until go-redis has returned.
 func (g *Gather) carry(s *slot, m *message) {
+	defer m.end() // after the breaker has heard of it
 	if s.breaker == nil {
 		g.carried(m)
 		return
@@ -147,7 +148,6 @@ func (g *Gather) carry(s *slot, m *message) {
 	call, ok := s.breaker.Begin()
 	if !ok {
 		m.err = ErrOpen
-		m.end()
 		return
 	}
 	began := time.Now()
@@ -176,7 +176,6 @@ func (g *Gather) carried(m *message) {
 			m.alone[i].reply, m.alone[i].err = g.batch(m, m.ops[i:i+1])
 		}
 	}
-	m.end()
 }
 
 // carryHere is carry on the goroutine of the only caller. It returns at the message's
