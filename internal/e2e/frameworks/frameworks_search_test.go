@@ -292,3 +292,38 @@ func TestQueuesDelay(t *testing.T) {
 		}
 	})
 }
+
+// TestPermitsAreHeldByTheHandler checks that a limit of calls in flight holds its permit until the rest of the chain has returned. The
+// adapter of fiber ran the rest after the middleware, so a permit was free before the handler began.
+func TestPermitsAreHeldByTheHandler(t *testing.T) {
+	each(t, func(t *testing.T, f stack) {
+		running, err := local.NewConcurrency(hybridlimit.Concurrent(1), local.ConcurrencyConfig{Name: "running"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer running.Close()
+		mw, err := httplimit.New(httplimit.Config{}, httplimit.Limit{Limiter: running, Key: httplimit.Everyone()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		free := 0
+		probe := func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if permit, res, err := running.Acquire(r.Context(), httplimit.Everyone()(r)); err != nil || res.Allowed {
+					permit.Release()
+					free++
+				}
+				next.ServeHTTP(w, r)
+			})
+		}
+		url := f.start(t, &site{limits: []func(http.Handler) http.Handler{mw, probe}}) + "/users/1"
+		for range 3 {
+			if got := send(t, http.MethodGet, url, "alice", ""); got.status != http.StatusOK {
+				t.Errorf("a call alone: %+v", got)
+			}
+		}
+		if free > 0 {
+			t.Errorf("the permit was free while the handler ran, %d of 3 times", free)
+		}
+	})
+}

@@ -23,6 +23,7 @@ import (
 	"github.com/labstack/echo/v4"
 	echo5 "github.com/labstack/echo/v5"
 
+	"github.com/hybridlimit/hybridlimit/httplimit"
 	"github.com/hybridlimit/hybridlimit/internal/e2e/frameworks/echo5limit"
 	"github.com/hybridlimit/hybridlimit/internal/e2e/frameworks/echolimit"
 	"github.com/hybridlimit/hybridlimit/internal/e2e/frameworks/fiber2limit"
@@ -103,26 +104,32 @@ var stacks = []stack{
 	{
 		name:            "gin",
 		start:           startGin,
-		user:            func(r *http.Request) string { return ginlimit.GinContext(r).GetString("user") },
-		id:              func(r *http.Request) string { return ginlimit.GinContext(r).Param("id") },
+		user:            func(r *http.Request) string { return httplimit.Framework[*gin.Context](r).GetString("user") },
+		id:              func(r *http.Request) string { return httplimit.Framework[*gin.Context](r).Param("id") },
 		route:           "/users/:id",
 		limitsUnmatched: true,
 		hijacks:         true,
 	},
 	{
-		name:            "echo v4",
-		start:           startEcho,
-		user:            func(r *http.Request) string { user, _ := echolimit.EchoContext(r).Get("user").(string); return user },
-		id:              func(r *http.Request) string { return echolimit.EchoContext(r).Param("id") },
+		name:  "echo v4",
+		start: startEcho,
+		user: func(r *http.Request) string {
+			user, _ := httplimit.Framework[echo.Context](r).Get("user").(string)
+			return user
+		},
+		id:              func(r *http.Request) string { return httplimit.Framework[echo.Context](r).Param("id") },
 		route:           "/users/:id",
 		limitsUnmatched: true,
 		hijacks:         true,
 	},
 	{
-		name:            "echo v5",
-		start:           startEcho5,
-		user:            func(r *http.Request) string { user, _ := echo5limit.EchoContext(r).Get("user").(string); return user },
-		id:              func(r *http.Request) string { return echo5limit.EchoContext(r).Param("id") },
+		name:  "echo v5",
+		start: startEcho5,
+		user: func(r *http.Request) string {
+			user, _ := httplimit.Framework[*echo5.Context](r).Get("user").(string)
+			return user
+		},
+		id:              func(r *http.Request) string { return httplimit.Framework[*echo5.Context](r).Param("id") },
 		route:           "/users/:id",
 		limitsUnmatched: true,
 		hijacks:         true,
@@ -139,20 +146,20 @@ var stacks = []stack{
 		name:  "fiber v2",
 		start: startFiber2,
 		user: func(r *http.Request) string {
-			user, _ := fiber2limit.FiberContext(r).Locals("user").(string)
+			user, _ := httplimit.Framework[*fiber2.Ctx](r).Locals("user").(string)
 			return user
 		},
-		id:    func(r *http.Request) string { return strings.Clone(fiber2limit.FiberContext(r).Params("id")) },
+		id:    func(r *http.Request) string { return strings.Clone(httplimit.Framework[*fiber2.Ctx](r).Params("id")) },
 		route: "/users/:id",
 	},
 	{
 		name:  "fiber v3",
 		start: startFiber,
 		user: func(r *http.Request) string {
-			user, _ := fiberlimit.FiberContext(r).Locals("user").(string)
+			user, _ := httplimit.Framework[fiber.Ctx](r).Locals("user").(string)
 			return user
 		},
-		id:    func(r *http.Request) string { return strings.Clone(fiberlimit.FiberContext(r).Params("id")) },
+		id:    func(r *http.Request) string { return strings.Clone(httplimit.Framework[fiber.Ctx](r).Params("id")) },
 		route: "/users/:id",
 	},
 }

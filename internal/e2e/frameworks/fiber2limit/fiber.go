@@ -2,69 +2,70 @@
 package fiber2limit
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
+
+	"github.com/hybridlimit/hybridlimit/httplimit"
 )
 
 // Fiber returns a middleware of httplimit as a handler of fiber.
 func Fiber(mw func(http.Handler) http.Handler) fiber.Handler {
-	return func(c *fiber.Ctx) error {
-		uri := c.Request().URI()
-		r := (&http.Request{
-			Method:        strings.Clone(c.Method()),
-			URL:           &url.URL{Path: string(uri.Path()), RawQuery: string(uri.QueryString())},
-			Header:        http.Header{},
-			Body:          http.NoBody,
-			ContentLength: max(int64(c.Request().Header.ContentLength()), -1),
-			Host:          string(uri.Host()),
-			RemoteAddr:    c.Context().RemoteAddr().String(),
-			Pattern:       c.Route().Path,
-		}).WithContext(context.WithValue(c.UserContext(), fiberKey{}, c))
-		for name, values := range c.GetReqHeaders() {
-			for _, v := range values {
-				r.Header.Add(strings.Clone(name), strings.Clone(v))
-			}
-		}
-
-		w := fiberWriter{c: c}
-		if w.fields, _ = c.Locals(fiberKey{}).(http.Header); w.fields == nil {
-			w.fields = http.Header{}
-			c.Locals(fiberKey{}, w.fields)
-		}
-		for name := range w.fields { // of a middleware around this one
-			c.Response().Header.Del(name)
-		}
-		ran := false
-		next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran = true })
-		mw(next).ServeHTTP(w, r)
-		for name, values := range w.fields {
-			for _, v := range values {
-				c.Response().Header.Add(name, v)
-			}
-		}
-		if ran {
-			return c.Next()
-		}
-		return nil
+	return func(c *fiber.Ctx) (err error) {
+		w := newFiberWriter(c)
+		httplimit.Inside(mw, w, fiberRequest(c), c.Route().Path, c, func(*http.Request) { w.flush(); err = c.Next() })
+		return err
 	}
 }
 
-type fiberKey struct{}
-
-// FiberContext returns the context of fiber, for use in a key function.
-func FiberContext(r *http.Request) *fiber.Ctx {
-	return r.Context().Value(fiberKey{}).(*fiber.Ctx)
+// fiberRequest returns what key and cost functions see of a request. Its texts are copies.
+func fiberRequest(c *fiber.Ctx) *http.Request {
+	uri := c.Request().URI()
+	r := (&http.Request{
+		Method:        strings.Clone(c.Method()),
+		URL:           &url.URL{Path: string(uri.Path()), RawQuery: string(uri.QueryString())},
+		Header:        http.Header{},
+		Body:          http.NoBody,
+		ContentLength: max(int64(c.Request().Header.ContentLength()), -1),
+		Host:          string(uri.Host()),
+		RemoteAddr:    c.Context().RemoteAddr().String(),
+	}).WithContext(c.UserContext())
+	for name, values := range c.GetReqHeaders() {
+		for _, v := range values {
+			r.Header.Add(strings.Clone(name), strings.Clone(v))
+		}
+	}
+	return r
 }
 
+// fiberWriter writes a denial. Limits around each other share the fields of a response.
 type fiberWriter struct {
 	c      *fiber.Ctx
 	fields http.Header
 }
 
+type fiberKey struct{}
+
+func newFiberWriter(c *fiber.Ctx) fiberWriter {
+	fields, _ := c.Locals(fiberKey{}).(http.Header)
+	if fields == nil {
+		fields = http.Header{}
+		c.Locals(fiberKey{}, fields)
+	}
+	return fiberWriter{c, fields}
+}
+
+func (w fiberWriter) flush() {
+	for name, values := range w.fields {
+		w.c.Response().Header.Del(name)
+		for _, v := range values {
+			w.c.Response().Header.Add(name, v)
+		}
+	}
+}
+
 func (w fiberWriter) Header() http.Header         { return w.fields }
-func (w fiberWriter) WriteHeader(status int)      { w.c.Status(status) }
-func (w fiberWriter) Write(b []byte) (int, error) { return w.c.Write(b) }
+func (w fiberWriter) WriteHeader(status int)      { w.flush(); w.c.Status(status) }
+func (w fiberWriter) Write(b []byte) (int, error) { w.flush(); return w.c.Write(b) }

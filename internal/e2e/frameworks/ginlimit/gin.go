@@ -2,33 +2,18 @@
 package ginlimit
 
 import (
-	"cmp"
-	"context"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/hybridlimit/hybridlimit/httplimit"
 )
 
 // Gin returns a middleware of httplimit as a handler of gin.
 func Gin(mw func(http.Handler) http.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		ran := false
-		next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			ran, c.Request = true, r
-			c.Next()
-		})
-		r := c.Request.WithContext(context.WithValue(c.Request.Context(), ginKey{}, c))
-		r.Pattern = cmp.Or(c.FullPath(), "unmatched")
-		mw(next).ServeHTTP(c.Writer, r)
-		if !ran {
+		if !httplimit.Inside(mw, c.Writer, c.Request, c.FullPath(), c, func(r *http.Request) { c.Request = r; c.Next() }) {
 			c.Abort()
 		}
 	}
-}
-
-type ginKey struct{}
-
-// GinContext returns the context of gin, for use in a key function.
-func GinContext(r *http.Request) *gin.Context {
-	return r.Context().Value(ginKey{}).(*gin.Context)
 }
