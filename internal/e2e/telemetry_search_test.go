@@ -270,8 +270,8 @@ func TestDashboardAndAlerts(t *testing.T) {
 		for _, line := range checkQuery(query{r.Alert, r.Expr}, found, map[string]bool{}) {
 			t.Errorf("alerts.yaml: %s", line)
 		}
-		if anchor, ok := strings.CutPrefix(r.Annotations["runbook"], "docs/operations.md#"); !ok || !slices.Contains(headings, anchor) {
-			t.Errorf("alerts.yaml: %s: runbook %q; docs/operations.md has %q", r.Alert, r.Annotations["runbook"], headings)
+		if anchor, ok := strings.CutPrefix(r.Annotations["runbook_url"], "{{ $externalLabels.runbooks }}operations.md#"); !ok || !slices.Contains(headings, anchor) {
+			t.Errorf("alerts.yaml: %s: runbook_url %q; docs/operations.md has %q", r.Alert, r.Annotations["runbook_url"], headings)
 		}
 		if r.Labels["severity"] == "" || r.Annotations["summary"] == "" {
 			t.Errorf("alerts.yaml: %s has no severity, or no summary", r.Alert)
