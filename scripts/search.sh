@@ -95,6 +95,7 @@ platforms() {
 
 scripts/install-redis.sh
 scripts/install-chromium.sh
+scripts/install-prometheus.sh
 build testrun
 
 look "root module, full forms" tests .
