@@ -82,4 +82,6 @@ func TestRightsToSwitch(t *testing.T) {
 	url := "redis://switcher:PASSWORD@" + srv.Addr()
 	expect(t, url, []string{"switch", "-name", "api", "shadow"}, "api: shadow, was normal\n", "The number of processes that receive it is unknown: NOPERM")
 	expect(t, url, []string{"switch", "-name", "api"}, "api: shadow, since 20")
+	expect(t, url, []string{"limit", "-name", "api", "-user", "bob", "5/h"}, `api "user:bob": 5/h, was: no limit of the fleet`, "The number of processes that receive it is unknown: NOPERM")
+	expect(t, url, []string{"limit", "-name", "api", "-list"}, `"user:bob"`)
 }
