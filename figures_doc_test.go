@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the figures of the tables in README, docs/choosing.md and docs/comparison.md")
+var update = flag.Bool("update", false, "write the figures of the tables in README, docs/how-it-works.md, docs/choosing.md and docs/comparison.md")
 
 // labRow is a row of docs/lab/results.json, which make lab writes.
 type labRow struct {
@@ -80,8 +80,36 @@ func beyond(part, least float64) string {
 	return fmt.Sprintf("%.0f %%", 100*part)
 }
 
-// readme compares the tables of README with the lab and with bench/RESULTS.md.
-func (f *figures) readme() {
+// headline compares the first table of README with bench/RESULTS.md and bench/REDIS.md.
+func (f *figures) headline() {
+	results, costs := read(f.t, "bench/RESULTS.md"), read(f.t, "bench/REDIS.md")
+	const hot, alone = "| limiter | 1 goroutine: ns/op |", "| limiter | decisions/s | p50 | p99 | allocations |"
+	_, inMemory := rowsOf(f.t, results, hot)
+	_, single := rowsOf(f.t, costs, alone)
+	_, rest, _ := strings.Cut(costs, "| limiter | load | decisions/s | messages/decision |")
+	messages := func(limiter string) string {
+		_, row, _ := strings.Cut(rest, "\n| "+limiter+" | one hot key |")
+		cells := strings.Split(row, " | ")
+		if len(cells) < 2 {
+			f.t.Fatalf("bench/REDIS.md has no hot key of %s", limiter)
+		}
+		n, err := strconv.ParseFloat(strings.TrimSpace(cells[1]), 64)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		return strings.TrimRight(strconv.FormatFloat(n, 'f', 8, 64), "0.")
+	}
+	ns, _, _ := strings.Cut(inMemory["**hybrid**"][1], " ")
+	n, err := strconv.ParseFloat(ns, 64)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.row("| one hot key |", "hybridlimit", fmt.Sprintf("%.0f ns", n), messages("hybrid"))
+	f.row("| one hot key |", "redis_rate", single["redis_rate"][2], messages("redis_rate"))
+}
+
+// howItWorks compares the tables of docs/how-it-works.md with the lab and with bench/RESULTS.md.
+func (f *figures) howItWorks() {
 	for row, kinds := range map[string][]string{"`ModeAuto`, `ModeStrict`": {"auto", "strict"}, "`ModeDeferred`": {"deferred"}, "count locally, push each 50 ms": {"count-and-push"}} {
 		for _, kind := range kinds {
 			var cells []string
@@ -197,7 +225,7 @@ func TestFiguresOfTheDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &figures{t: t, lab: lab.Rows}
-	for page, compare := range map[string]func(){"README.md": f.readme, "docs/choosing.md": f.choosing, "docs/comparison.md": f.comparison} {
+	for page, compare := range map[string]func(){"README.md": f.headline, "docs/how-it-works.md": f.howItWorks, "docs/choosing.md": f.choosing, "docs/comparison.md": f.comparison} {
 		f.page = read(t, page)
 		before := f.page
 		compare()
