@@ -16,8 +16,12 @@ func TestARaisedLimitOfAUsedUpKey(t *testing.T) {
 		algorithm hybridlimit.Algorithm
 		atOnce    int64
 	}{
-		{hybridlimit.AlgTokenBucket, 0}, {hybridlimit.AlgLeakyBucket, 0},
-		{hybridlimit.AlgLeakyQueue, 10}, {hybridlimit.AlgFixedWindow, 10}, {hybridlimit.AlgSlidingWindow, 10}, {hybridlimit.AlgSlidingLog, 10},
+		{hybridlimit.AlgTokenBucket, 0},
+		{hybridlimit.AlgLeakyBucket, 0},
+		{hybridlimit.AlgLeakyQueue, 10},
+		{hybridlimit.AlgFixedWindow, 10},
+		{hybridlimit.AlgSlidingWindow, 10},
+		{hybridlimit.AlgSlidingLog, 10},
 	} {
 		t.Run(c.algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
