@@ -53,12 +53,7 @@ func (l *Limiter) guarded(ctx context.Context, tag int, call func() error) error
 func (l *Limiter) State() breaker.State {
 	worst := breaker.Closed
 	for _, b := range l.breakers {
-		if s := b.State(); s == breaker.Open || worst == breaker.Closed {
-			worst = s
-		}
-		if worst == breaker.Open {
-			break
-		}
+		worst = max(worst, b.State())
 	}
 	return worst
 }

@@ -16,8 +16,8 @@ import (
 // runs the rest of the framework's chain, with a request that it must pass on. Inside reports
 // whether next has run. Otherwise the response is written.
 //
-// A permit of a call in flight is held until next has returned. Inside costs one allocation
-// of a context and a copy of the request.
+// A permit of a call in flight is held until next has returned. Inside copies the request,
+// because the context and the pattern of the framework's own must not change.
 func Inside(mw func(http.Handler) http.Handler, w http.ResponseWriter, r *http.Request, route string, framework any, next func(r *http.Request)) (ran bool) {
 	r = r.WithContext(context.WithValue(r.Context(), frameworkKey{}, framework))
 	r.Pattern = cmp.Or(route, clientkey.Unmatched)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,31 @@ func login(attempts refunder, valid func(user, password string) bool) http.Handl
 		if _, err := attempts.Refund(context.WithoutCancel(r.Context()), key, 1); err != nil {
 			fmt.Println(err)
 		}
+	}
+}
+
+// The page has the recipe that is tested here.
+func TestPageHasTheRecipe(t *testing.T) {
+	page, err := os.ReadFile("../docs/http.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("login_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, recipe, _ := strings.Cut(string(page), "\n## Only failed logins count\n")
+	_, recipe, _ = strings.Cut(recipe, "```go\n")
+	recipe, _, _ = strings.Cut(recipe, "```\n")
+	lines := 0
+	for line := range strings.Lines(recipe) {
+		if line = strings.TrimSpace(line); line != "log.Print(err)" && !strings.Contains(string(source), line) {
+			t.Errorf("the tested recipe has no line %q", line)
+		}
+		lines++
+	}
+	if lines < 10 {
+		t.Errorf("the recipe of the page has %d lines", lines)
 	}
 }
 

@@ -168,7 +168,7 @@ func (b *heartbeat) round(ctx context.Context) (changed int64, ok bool) {
 		b.end(ctx)
 		return 0, false
 	}
-	limiters, terms := make([]string, len(ls)), h.terms(ls, b.plain, wire.MaxNames)
+	limiters, terms := make([]string, len(ls)), h.terms(ls, b.plain)
 	for i, l := range ls {
 		limiters[i] = l.cfg.Name
 	}

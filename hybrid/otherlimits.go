@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/groups"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 const (
@@ -67,7 +68,7 @@ func (l *Limiter) programLimit() string {
 
 // terms returns what the names of the group of a process with these limiters say. With plain, or if the names would be too long,
 // they say no limits.
-func (h *Hub) terms(ls []*Limiter, plain bool, longest int) []string {
+func (h *Hub) terms(ls []*Limiter, plain bool) []string {
 	terms := make([]string, len(ls), 2*len(ls)+1)
 	for i, l := range ls {
 		terms[i] = groups.Term(l.cfg.Name, len(l.views))
@@ -79,7 +80,11 @@ func (h *Hub) terms(ls []*Limiter, plain bool, longest int) []string {
 	for _, l := range ls {
 		full = append(full, groups.LimitTerm(l.cfg.Name, l.programLimit()))
 	}
-	if len(groups.Text(full)) > longest {
+	length := 0
+	for _, term := range full {
+		length += len(term) + 1
+	}
+	if length > wire.MaxNames {
 		return terms
 	}
 	return full

@@ -199,10 +199,15 @@ func (c *connection) somebody(ctx context.Context, rdb redis.UniversalClient, fo
 		return nil
 	}
 	if live, err := c.roll(ctx, rdb); err == nil && live.processes(c.name) == 0 {
-		return nothing(fmt.Sprintf("-name (%q): no process has a limiter of this name now, with -prefix %s and -tags %d, so nothing was changed; "+
-			"-force sets it for processes that start within a day", c.name, c.prefix, c.tags))
+		return c.nobody()
 	}
 	return nil
+}
+
+// nobody is the error of a change that no process would hear.
+func (c *connection) nobody() error {
+	return nothing(fmt.Sprintf("-name (%q): no process has a limiter of this name now, with -prefix %s and -tags %d, so nothing was changed; "+
+		"-force sets it for processes that start within a day", c.name, c.prefix, c.tags))
 }
 
 // withHub calls do with a hub that has no limiter, and so is no process of the fleet.

@@ -93,15 +93,6 @@ func checkedOf(file *limitfile.File) checkAnswer {
 	return of
 }
 
-// limitText returns a limit as text that -limit reads.
-func limitText(limit hybridlimit.Limit) string {
-	text, err := limit.MarshalText()
-	if err != nil {
-		return limit.String()
-	}
-	return string(text)
-}
-
 // describe prints the settings of a file as the limiters understand them.
 func describe(out io.Writer, file *limitfile.File) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

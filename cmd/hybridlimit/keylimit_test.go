@@ -249,7 +249,7 @@ func TestCompletion(t *testing.T) {
 	t.Parallel()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		t.Skip("there is no bash")
+		t.Fatal(err) // the scripts of this repository need it too
 	}
 	script := completionOf("bash")
 	for line, want := range map[string]string{

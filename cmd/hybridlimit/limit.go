@@ -100,7 +100,8 @@ func (l *limitCommand) ofLimiter(ctx context.Context, rdb redis.UniversalClient,
 		}
 		return l.never(ctx, rdb, was.At)
 	}
-	if l.force = l.force || l.back && !was.At.IsZero(); !l.force { // a limit can be taken back although nobody has it
+	setBefore := !was.At.IsZero()
+	if !l.force && !(l.back && setBefore) { // a limit can be taken back without a process that has it
 		if err := l.fits(ctx, rdb, to.Limit); err != nil {
 			return err
 		}
@@ -206,13 +207,16 @@ func (l *limitCommand) ofKeys(ctx context.Context, rdb redis.UniversalClient, h 
 
 // fits returns an error of type nothing if no process would apply a limit: none has the limiter, or all have another algorithm.
 func (l *limitCommand) fits(ctx context.Context, rdb redis.UniversalClient, to hybridlimit.Limit) error {
-	if err := l.somebody(ctx, rdb, false); err != nil {
-		return err
-	}
 	live, err := l.roll(ctx, rdb)
-	have := live.limits[l.name]
-	if err != nil || len(have) == 0 || to == (hybridlimit.Limit{}) {
+	if err != nil {
 		return nil //nolint:nilerr // heard tells the cause
+	}
+	have := live.limits[l.name]
+	switch {
+	case live.processes(l.name) == 0:
+		return l.nobody()
+	case len(have) == 0 || to == (hybridlimit.Limit{}):
+		return nil
 	}
 	var odd hybridlimit.Algorithm
 	for text := range have {

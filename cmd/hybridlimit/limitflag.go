@@ -38,3 +38,12 @@ func (f *limitFlag) String() string {
 	}
 	return f.limit.String()
 }
+
+// limitText returns a limit as text that -limit reads.
+func limitText(limit hybridlimit.Limit) string {
+	text, err := limit.MarshalText()
+	if err != nil {
+		return limit.String()
+	}
+	return string(text)
+}

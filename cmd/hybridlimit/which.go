@@ -27,7 +27,7 @@ type which struct {
 	header       string
 	secretFile   string
 	digest       string
-	unfound      bool // the command has no -digest
+	offline      bool // the command asks no Redis, so it has no -digest
 
 	secret hybridlimit.Secret // read from secretFile
 	sent   string             // read from standard input
@@ -44,7 +44,7 @@ func (w *which) add(fs *flag.FlagSet) {
 	fs.StringVar(&w.header, "header", "X-Api-Key", "for -api-key: the `name` of the API key's header")
 	fs.StringVar(&w.bearer, "bearer", "", "instead of a key: `-` reads a bearer token from standard input, for a key of httplimit.Bearer")
 	fs.StringVar(&w.secretFile, "secret-file", "", "for -user, -api-key and -bearer: `file` with the secret of the key function; a newline at the end of the file is ignored")
-	if !w.unfound {
+	if !w.offline {
 		fs.StringVar(&w.digest, "digest", "", "instead of a key: the `key_digest` of a log line; finding it takes a scan, unless keys are hashed")
 	}
 }
@@ -61,7 +61,7 @@ func (w *which) given() (n int) {
 
 // flags names the flags that name a key.
 func (w *which) flags() string {
-	if w.unfound {
+	if w.offline {
 		return "-for-key, -user, -ip, -api-key and -bearer"
 	}
 	return "-for-key, -user, -ip, -api-key, -bearer and -digest"
@@ -165,7 +165,7 @@ func sentIn(bad *hybridlimit.Violations, in io.Reader, name string) string {
 
 // keyText is the command key.
 func keyText(fs *flag.FlagSet, c *connection) job {
-	key := &which{unfound: true}
+	key := &which{offline: true}
 	key.add(fs)
 	return func(_ context.Context, args []string, out *printer) error {
 		var bad hybridlimit.Violations

@@ -109,7 +109,7 @@ func environment(ctx context.Context, work, proxy string) ([]string, error) {
 	}
 	url := func(dir string) string { return "file://" + filepath.ToSlash(dir) }
 	return append(os.Environ(),
-		"GOWORK=off", "GOMODCACHE="+filepath.Join(work, "modules"), "GOBIN="+filepath.Join(work, "bin"), "GONOSUMDB=*", "GONOSUMCHECK=1",
+		"GOWORK=off", "GOMODCACHE="+filepath.Join(work, "modules"), "GOBIN="+filepath.Join(work, "bin"), "GONOSUMDB=*",
 		"GOPROXY="+url(proxy)+","+url(filepath.Join(lines[0], "cache", "download"))+","+lines[1],
 		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -mod=mod -modcacherw"),
 	), nil

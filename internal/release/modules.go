@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,24 +52,17 @@ func modules(root string) (all []module, err error) {
 		all = append(all, module{filepath.ToSlash(dir), file.Module.Mod.Path, file, text})
 		return err
 	})
-	slices.SortStableFunc(all, func(a, b module) int {
-		switch {
-		case a.requires(b.path):
-			return 1
-		case b.requires(a.path):
-			return -1
+	// go.mod lists indirect requirements too, so a module has more of them than each module that it requires.
+	ours := func(m module) (n int) {
+		for _, other := range all {
+			if m.requires(other.path) {
+				n++
+			}
 		}
-		return strings.Count(a.dir, "/") - strings.Count(b.dir, "/")
-	})
-	slices.SortStableFunc(all, func(a, b module) int { return btoi(a.dir != ".") - btoi(b.dir != ".") })
-	return all, err
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
+		return n
 	}
-	return 0
+	slices.SortStableFunc(all, func(a, b module) int { return cmp.Or(ours(a)-ours(b), strings.Compare(a.dir, b.dir)) })
+	return all, err
 }
 
 // requires reports whether a module requires another one.
