@@ -116,7 +116,11 @@ func TestAUserInAnIncident(t *testing.T) {
 			expect(t, url, cmd("inspect", "-user", "bob"), "denied", "5/h burst 50, of the fleet for this key")
 			expect(t, url, cmd("reset", "-user", "bob"), `api "user:bob": reset to 5/h burst 50 (the limit of the fleet for this key); before, it was denied`)
 			redistest.Eventually(t, 20*time.Second, "bob is served", func() bool { return get() == http.StatusOK })
-			expect(t, url, cmd("limit", "-user", "bob", "-clear"), `api "user:bob": no limit of the fleet, was: 5/h burst 50`)
+			digest := lua.Names{HashKeys: c.cfg.HashKeys}.Digest("api", "user:bob") // of a log line: the same key
+			expect(t, url, cmd("limit", "-digest", digest), "5/h burst 50, since 20")
+			expect(t, url, cmd("limit", "-digest", digest, "6/h burst 60"), ": 6/h burst 60, was: 5/h burst 50")
+			expect(t, url, cmd("limit", "-list"), stored, "6/h burst 60", "1 of at most 1000 keys of api")
+			expect(t, url, cmd("limit", "-user", "bob", "-clear"), `api "user:bob": no limit of the fleet, was: 6/h burst 60`)
 			redistest.Eventually(t, 20*time.Second, "the limit is back", func() bool {
 				i, err := ls[1].Inspect(t.Context(), "user:bob")
 				return err == nil && i.LimitFrom == "config"

@@ -127,6 +127,12 @@ func (l *limitCommand) ofKey(ctx context.Context, rdb redis.UniversalClient, h *
 	key := t.key
 	if key == "" { // a hash in Redis: a hub without the secret takes it as it is
 		key = t.digest
+		plain := *l.connection
+		plain.secret = ""
+		if h, err = plain.hub(rdb); err != nil {
+			return err
+		}
+		defer h.Close()
 	}
 	all, err := h.FleetKeyLimits(ctx, l.name)
 	if err != nil {
