@@ -23,7 +23,7 @@ search: ## what the gate leaves out, for SEARCH=30m: drawn seeds, long forms, fa
 	@scripts/search.sh
 
 .PHONY: test-ui
-test-ui: ## the playground's page in headless Chromium, two minutes; its pictures go to docs/img
+test-ui: ## the playground's page in headless Chromium, four minutes; its pictures go to docs/img
 	@scripts/install-chromium.sh
 	@cd internal/e2e/ui && HYBRIDLIMIT_LONG=1 go test -count=1 -v -timeout 10m -pictures ../../../docs/img .
 

@@ -12,11 +12,14 @@ import (
 // fault is a fault of Redis that a page asks for.
 type fault struct {
 	Action string `json:"action"`
-	Ms     int64  `json:"ms"` // the delay of slow
+	Ms     int64  `json:"ms"`     // the delay of slow
+	ForMs  int64  `json:"for_ms"` // the length of kill or hang; 0: until something else is asked for
 }
 
-// maxSlow is the longest delay of a command, ms.
-const maxSlow = 1000
+const (
+	maxSlow = 1000   // the longest delay of a command, ms
+	maxFor  = 60_000 // the longest outage that ends by itself, ms
+)
 
 func (q fault) violations() hybridlimit.Violations {
 	var bad hybridlimit.Violations
@@ -31,6 +34,13 @@ func (q fault) violations() hybridlimit.Violations {
 		}
 	default:
 		bad.Add("action", q.Action, "must be kill, hang, slow, wipe or restore")
+	}
+	switch {
+	case q.ForMs == 0:
+	case q.Action != "kill" && q.Action != "hang":
+		bad.Add("for_ms", q.ForMs, "is for kill and hang only")
+	case q.ForMs < 0 || q.ForMs > maxFor:
+		bad.Add("for_ms", q.ForMs, "must be 0 to 60000")
 	}
 	return bad
 }
@@ -79,6 +89,12 @@ func (f *fleet) wipe() error {
 func (f *fleet) fault(q fault) {
 	was, _ := f.store.condition()
 	f.inFlight.look(time.Now())
+	f.backAt = time.Time{}
+	length := ""
+	if q.ForMs > 0 {
+		f.backAt = time.Now().Add(time.Duration(q.ForMs) * time.Millisecond)
+		length = fmt.Sprintf(" for %g s", float64(q.ForMs)/1000)
+	}
 	switch q.Action {
 	case "kill":
 		f.store.set(redisDead, 0)
@@ -86,9 +102,9 @@ func (f *fleet) fault(q fault) {
 			return
 		}
 		if f.store.embedded() {
-			f.note(kindYou, "Redis is killed: connections are reset, and its memory is lost.")
+			f.note(kindYou, "Redis is killed%s: connections are reset, and its memory is lost.", length)
 		} else {
-			f.note(kindYou, "Redis is cut off: connections are reset, and new ones are refused. Redis itself keeps its memory.")
+			f.note(kindYou, "Redis is cut off%s: connections are reset, and new ones are refused. Redis itself keeps its memory.", length)
 		}
 		if was != redisHung {
 			f.withoutRedis(time.Now())
@@ -98,7 +114,7 @@ func (f *fleet) fault(q fault) {
 		if was == redisHung {
 			return
 		}
-		f.note(kindYou, "Redis hangs: it accepts commands and does not answer.")
+		f.note(kindYou, "Redis hangs%s: it accepts commands and does not answer.", length)
 		if was != redisDead {
 			f.withoutRedis(time.Now())
 		}
@@ -123,6 +139,13 @@ func (f *fleet) fault(q fault) {
 	}
 	if was == redisDead && f.store.embedded() && q.Action != "kill" {
 		f.forgets(f.resynced())
+	}
+}
+
+// endOutage brings Redis back after an outage with a length.
+func (f *fleet) endOutage(now time.Time) {
+	if !f.backAt.IsZero() && !now.Before(f.backAt) {
+		f.fault(fault{Action: "restore"})
 	}
 }
 
@@ -181,7 +204,7 @@ func (f *fleet) intervene(number int, action string) error {
 		calls := f.inFlight.of(s.flight)
 		f.retire([]*slot{s}, 0)
 		s.crashed = true
-		f.note(kindYou, "Process %d has crashed: its leases are wasted, and its owed units (at most C) are never counted.%s", number, crashed(calls.sum()))
+		f.note(kindYou, "Process %d has crashed: its leases are wasted, and its owed units (at most its credit) are never counted.%s", number, crashed(calls.sum()))
 	case "start":
 		if !s.crashed {
 			return wrong

@@ -16,10 +16,13 @@ type feed struct {
 	mu     sync.Mutex
 	pages  map[chan []byte]struct{}
 	closed bool
+	first  time.Time // until then, the load does not wait for the first page
 	left   time.Time // when the last page was closed
 }
 
-func newFeed() *feed { return &feed{patience: patience, pages: map[chan []byte]struct{}{}} }
+func newFeed() *feed {
+	return &feed{patience: patience, pages: map[chan []byte]struct{}{}, first: time.Now().Add(firstPage)}
+}
 
 const (
 	// backlog is the number of messages that a page may be behind. A page that is
@@ -32,6 +35,9 @@ const (
 	// alive is the longest interval between two messages to a page. The page
 	// assumes a loss after two missed messages.
 	alive = 20 * time.Second
+	// firstPage is the time for which the load runs before a page is opened, so that
+	// the first page begins with a history.
+	firstPage = 2 * time.Minute
 )
 
 var (
@@ -73,12 +79,12 @@ func (f *feed) drop(page chan []byte) {
 	}
 }
 
-// watched reports whether a page is open, or was open a moment ago: a reload must
-// not count as an absence.
+// watched reports whether a page is open, was open a moment ago, or may be opened for
+// the first time in a moment. A reload must not count as an absence.
 func (f *feed) watched() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.pages) > 0 || time.Since(f.left) < 5*time.Second
+	return len(f.pages) > 0 || time.Since(f.left) < 5*time.Second || time.Now().Before(f.first)
 }
 
 // close ends the connections of all pages, and refuses new ones.
@@ -100,6 +106,7 @@ func (f *feed) open() (chan []byte, error) {
 	case len(f.pages) >= maxPages:
 		return nil, errTooManyPages
 	}
+	f.first = time.Time{}
 	page := make(chan []byte, backlog)
 	f.pages[page] = struct{}{}
 	return page, nil

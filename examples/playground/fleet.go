@@ -29,6 +29,8 @@ type fleet struct {
 	recount  time.Time // when the new watch begins to count; zero: it already counts
 	samples  []sample
 	last     time.Time // of the last sample
+	clock    chartClock
+	backAt   time.Time // when the outage ends by itself; zero: it does not
 	seq      int64
 	state    fleetState // the last state that was sent
 	restored *restoring
@@ -123,9 +125,10 @@ func (f *fleet) run() {
 		case order := <-f.orders:
 			order()
 			f.tell()
-			if !idle || !f.flying() {
+			if !idle || !f.busy() && !f.flying() {
 				continue
 			}
+			f.wake(time.Now())
 		case <-timer.C:
 			f.tick(time.Now())
 		case <-f.quit:
@@ -271,10 +274,14 @@ func (f *fleet) tick(now time.Time) {
 	if asleep := !f.watched(); asleep != f.sleeping {
 		f.sleeping = asleep
 		f.steer()
-		if asleep {
-			f.note(kindFleet, "No page is open: the load waits for one.")
+		if !asleep {
+			f.wake(now)
+			return
 		}
+		f.note(kindFleet, "No page is open: the load waits for one.")
 	}
+	f.endOutage(now)
+	f.clock.pass(now.Sub(f.last), f.busy() || f.flying())
 	f.sampleFlights(now, now.Sub(f.last))
 	f.sampleAt(now)
 	if !f.sleeping {
@@ -291,12 +298,18 @@ func (f *fleet) tick(now time.Time) {
 	f.tell()
 }
 
+// wake begins a sample after a pause.
+func (f *fleet) wake(now time.Time) {
+	f.clock.pass(now.Sub(f.last), false)
+	f.last = now
+}
+
 // sampleAt adds a point to the charts if there were calls or load.
 func (f *fleet) sampleAt(now time.Time) {
 	state, _ := f.store.condition()
 	s := sample{
-		At: now.Sub(f.start).Milliseconds(), Span: now.Sub(f.last).Milliseconds(),
-		Admitted: make([]int64, len(f.slots)), Calls: make([]int64, len(f.slots)), Sources: make([]int64, len(shownSources)), Redis: state, Rate: f.settings.Rate,
+		At: f.clock.ms(), Span: now.Sub(f.last).Milliseconds(),
+		Admitted: make([]int64, len(f.slots)), Calls: make([]int64, len(f.slots)), Sources: make([]int64, len(shownSources)), Redis: state, Rate: f.settings.Rate, Burst: f.settings.Burst,
 	}
 	f.last = now
 	var all placed
@@ -356,7 +369,7 @@ func (f *fleet) lookAtMembers() {
 	}
 	if n != 0 && n != f.members {
 		if f.members != 0 {
-			f.note(kindFleet, "By heartbeats, N is now %d. The credit of each process is %d units.", n, credit)
+			f.note(kindFleet, "The heartbeats count %d processes now. The credit of each is %d units.", n, credit)
 		}
 		f.members = n
 	}

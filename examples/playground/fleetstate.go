@@ -1,5 +1,10 @@
 package main
 
+import (
+	"math"
+	"time"
+)
+
 // fleetState is the fleet as the page shows it, without the data of samples.
 type fleetState struct {
 	Settings  settings       `json:"settings"`
@@ -14,6 +19,7 @@ type fleetState struct {
 type redisState struct {
 	State    condition `json:"state"`
 	SlowMs   int64     `json:"slow_ms"`
+	BackIn   int64     `json:"back_in"` // seconds until the outage ends by itself, rounded up; 0: it does not
 	Name     string    `json:"name"`
 	Embedded bool      `json:"embedded"`
 }
@@ -43,6 +49,9 @@ func (f *fleet) look() fleetState {
 	out := fleetState{
 		Settings: f.settings, Bounds: f.watch.bounds(), Counting: f.recount.IsZero(), Flights: f.lookAtFlights(),
 		Redis: redisState{State: state, SlowMs: delay.Milliseconds(), Name: f.store.name(), Embedded: f.store.embedded()},
+	}
+	if !f.backAt.IsZero() {
+		out.Redis.BackIn = max(1, int64(math.Ceil(time.Until(f.backAt).Seconds())))
 	}
 	sum := f.gone.counts
 	out.Totals.Messages = f.gone.messages

@@ -93,7 +93,7 @@ func (f *fleet) sampleFlights(now time.Time, span time.Duration) {
 	f.flightSeq++
 	state, _ := f.store.condition()
 	s := flightSample{
-		Seq: f.flightSeq, At: now.Sub(f.start).Milliseconds(), Span: span.Milliseconds(), Shared: make([]int64, len(f.slots)), Redis: state, Limit: f.settings.Permits,
+		Seq: f.flightSeq, At: f.clock.ms(), Span: span.Milliseconds(), Shared: make([]int64, len(f.slots)), Redis: state, Limit: f.settings.Permits,
 	}
 	for i, slot := range f.slots {
 		if !slot.crashed {

@@ -51,7 +51,11 @@ var errUsage = errors.New("usage")
 type config struct {
 	addr  string
 	redis *redis.Options // nil: embedded
+	// history is the time under load before the address of the page is printed.
+	history time.Duration
 }
+
+const maxHistory = time.Minute // as much as the charts show
 
 func parseFlags(args []string, out io.Writer) (config, error) {
 	var c config
@@ -60,6 +64,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	fs.SetOutput(out)
 	fs.StringVar(&c.addr, "addr", "127.0.0.1:8089", "serve on `host:port`; port 0 takes a free one")
 	fs.StringVar(&at, "redis", "", "use the Redis at `URL`, redis://user:password@host:port/db; empty: one in this program")
+	fs.DurationVar(&c.history, "history", 15*time.Second, "let the fleet run for this `time` before the page is announced; at most 1m")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return c, err
@@ -68,6 +73,9 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	}
 	if fs.NArg() > 0 {
 		return c, fmt.Errorf("%w: unexpected argument %q", errUsage, fs.Arg(0))
+	}
+	if c.history < 0 || c.history > maxHistory {
+		return c, fmt.Errorf("%w: -history (%v) must be 0 to %v", errUsage, c.history, maxHistory)
 	}
 	if at != "" {
 		opts, err := redis.ParseURL(at)
@@ -97,9 +105,10 @@ func withoutSecret(text string, err error) error {
 }
 
 // start serves the page until ctx ends. It returns after everything that it
-// started has ended.
-func start(ctx context.Context, args []string, out, usage io.Writer) error {
-	c, err := parseFlags(args, usage)
+// started has ended. The one line to out has the address of the page, when the page
+// has a history. The page is served at once, and notes gets its address at once.
+func start(ctx context.Context, args []string, out, notes io.Writer) error {
+	c, err := parseFlags(args, notes)
 	if err != nil {
 		return err
 	}
@@ -124,14 +133,23 @@ func start(ctx context.Context, args []string, out, usage io.Writer) error {
 	server := &http.Server{Handler: p.handler(host), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	fmt.Fprintf(out, "The playground is at http://%s (Ctrl-C ends it). Redis: %s.\n", shown(listener.Addr()), store.name())
-	if !loopback(listener.Addr()) {
-		fmt.Fprintf(out, "Anyone who can reach %s over the network can use the playground and break its Redis. For this machine only, use -addr 127.0.0.1:8089.\n", listener.Addr())
+	at := listener.Addr()
+	if !loopback(at) {
+		fmt.Fprintf(notes, "Anyone who can reach %s over the network can use the playground and break its Redis. For this machine only, use -addr 127.0.0.1:8089.\n", at)
 	}
-	select {
-	case err = <-ended:
-		return err
-	case <-ctx.Done():
+	if c.history > 0 {
+		fmt.Fprintf(notes, "The fleet has started. In %v its page has a history: http://%s\n", c.history, shown(at))
+	}
+	history := time.After(c.history)
+	for serving := true; serving; {
+		select {
+		case err = <-ended:
+			return err
+		case <-history:
+			fmt.Fprintf(out, "The playground is at http://%s (Ctrl-C ends it). Redis: %s.\n", shown(at), store.name())
+		case <-ctx.Done():
+			serving = false
+		}
 	}
 	p.feed.close() // otherwise Shutdown would wait until the pages are closed
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)

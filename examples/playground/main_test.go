@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestFlags(t *testing.T) {
-	for _, args := range [][]string{{"-redis", "nonsense://"}, {"-addr"}, {"extra"}, {"-nope"}} {
+	for _, args := range [][]string{{"-redis", "nonsense://"}, {"-addr"}, {"extra"}, {"-nope"}, {"-history", "-1s"}, {"-history", "61s"}} {
 		if err := start(t.Context(), args, io.Discard, io.Discard); err == nil {
 			t.Errorf("%q was accepted", args)
 		}

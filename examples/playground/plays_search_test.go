@@ -24,8 +24,8 @@ import (
 // and leaves no goroutine.
 func TestNothingIsLeft(t *testing.T) {
 	for name, args := range map[string][]string{
-		"embedded": {"-addr", "127.0.0.1:0"},
-		"redis":    {"-addr", "127.0.0.1:0"},
+		"embedded": {"-addr", "127.0.0.1:0", "-history", "0s"},
+		"redis":    {"-addr", "127.0.0.1:0", "-history", "0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "redis" {
@@ -86,25 +86,30 @@ func ours() (n int) {
 }
 
 // TestWhoCanReachItIsSaid checks that there is a warning if other machines can
-// reach the address.
+// reach the address, before the page has a history.
 func TestWhoCanReachItIsSaid(t *testing.T) {
 	for addr, want := range map[string]bool{"127.0.0.1:0": false, "localhost:0": false, ":0": true, "0.0.0.0:0": true} {
 		ctx, cancel := context.WithCancel(t.Context())
-		out, to := io.Pipe()
+		notes, to := io.Pipe()
 		ended := make(chan error, 1)
-		go func() { ended <- start(ctx, []string{"-addr", addr}, to, io.Discard); to.Close() }()
-		lines := bufio.NewScanner(out)
+		var out bytes.Buffer
+		go func() { ended <- start(ctx, []string{"-addr", addr}, &out, to); to.Close() }()
+		lines := bufio.NewScanner(notes)
 		lines.Scan()
-		first := lines.Text()
-		if want && (!strings.Contains(first, "http://localhost:") || !lines.Scan() || !strings.Contains(lines.Text(), "over the network")) {
-			t.Errorf("%s: it says %q, then %q", addr, first, lines.Text())
+		if first := lines.Text(); want != strings.Contains(first, "over the network") {
+			t.Errorf("%s: it says %q first", addr, first)
+		} else if want {
+			lines.Scan()
+		}
+		if says := lines.Text(); !strings.Contains(says, "In 15s its page has a history: http://") || want != strings.Contains(says, "http://localhost:") {
+			t.Errorf("%s: it says %q", addr, says)
 		}
 		cancel()
 		if lines.Scan() {
 			t.Errorf("%s: it says %q too", addr, lines.Text())
 		}
-		if err := <-ended; err != nil {
-			t.Error(err)
+		if err := <-ended; err != nil || out.Len() > 0 {
+			t.Errorf("%s: %v, with %q on its output", addr, err, out.String())
 		}
 	}
 }
@@ -113,6 +118,7 @@ func TestWhoCanReachItIsSaid(t *testing.T) {
 // disconnected.
 func TestSlowReadersAreGivenUp(t *testing.T) {
 	f := newFeed()
+	f.first = time.Time{} // watched is to see the page
 	f.patience = 200 * time.Millisecond
 	ended := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

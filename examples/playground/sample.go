@@ -9,7 +9,7 @@ import (
 // sample is a point of the charts: the events between two ticks.
 type sample struct {
 	Seq      int64     `json:"seq"`
-	At       int64     `json:"at"` // end of the sample, ms since the start
+	At       int64     `json:"at"` // end of the sample, ms by the clock of the charts
 	Span     int64     `json:"span"`
 	Offered  int64     `json:"offered"`
 	Admitted []int64   `json:"admitted"` // by process
@@ -18,7 +18,8 @@ type sample struct {
 	Sources  []int64   `json:"sources"` // decisions, by shownSources
 	Messages int64     `json:"messages"`
 	Redis    condition `json:"redis"`
-	Rate     int64     `json:"rate"` // the limit
+	Rate     int64     `json:"rate"`  // the limit
+	Burst    int64     `json:"burst"` // of the limit
 }
 
 // shownSources are the sources of decisions, in the order of the page.
@@ -42,6 +43,28 @@ func (c *counts) bySource() []int64 {
 	}
 	return out
 }
+
+// chartClock is the time of the charts. It stands still while no calls are made, so
+// that a page shows the last minute with calls, however long ago that was. A pause is
+// a gap of at most maxGap.
+type chartClock struct {
+	at  time.Duration // since the start
+	gap time.Duration // of the current pause
+}
+
+// maxGap is the longest gap in a chart.
+const maxGap = time.Second
+
+func (c *chartClock) pass(d time.Duration, calls bool) {
+	if calls {
+		c.at, c.gap = c.at+d, 0
+		return
+	}
+	d = min(d, maxGap-c.gap)
+	c.at, c.gap = c.at+d, c.gap+d
+}
+
+func (c *chartClock) ms() int64 { return c.at.Milliseconds() }
 
 const (
 	// tickBusy and tickIdle are the intervals between two samples, with and

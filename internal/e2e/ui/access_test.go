@@ -20,13 +20,12 @@ func TestEverybodyCanUseIt(t *testing.T) {
 	g := browse(t, p, 360, 740)
 	// Shows everything that may be on the page: answers, a problem, a denial, a
 	// dead Redis.
+	g.do(chromedp.Evaluate[chromedp.Void](`for (const d of document.querySelectorAll("details")) d.open = true`))
 	for _, id := range []string{"token-bucket", "leaky-queue"} {
-		g.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#card-` + id + ` details").open = true`))
 		g.click("#card-" + id + " .burst")
 		g.click("#card-" + id + " .burst")
 		g.wait(`document.querySelector("#card-%s .answer").innerText.includes("429")`, id)
 	}
-	g.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#card-classes details").open = true`))
 	g.click(`#card-classes [data-class="batch"] .burst`)
 	g.wait(`document.querySelector("#card-classes .answer").innerText.includes("429")`)
 	g.click("#redis-kill")

@@ -49,7 +49,7 @@ func TestServerIsStartedAgain(t *testing.T) {
 	}
 	time.Sleep(200 * time.Millisecond)
 	other.Close()
-	startAt(t, addr)
+	startAt(t, addr, "-history", "0s")
 	g.wait(`document.querySelector("#connection").innerText === "live"`)
 	g.wait(`document.querySelector("#card-token-bucket").dataset.sent === "0"`) // a new server
 }
@@ -105,6 +105,9 @@ func TestYourRedis(t *testing.T) {
 		t.Errorf("the page says %q", says)
 	}
 	g.wait(`document.querySelector("#figure-n").innerText === "4"`)
+	if g.text("#outage") != "Cut Redis off for 10 seconds" {
+		t.Errorf("the one button says %q", g.text("#outage"))
+	}
 	if g.text("#redis-kill") != "Cut off" {
 		t.Errorf("the button says %q", g.text("#redis-kill"))
 	}

@@ -23,8 +23,8 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	program := filepath.Join(buildDir, "playground.exe") // Windows needs the extension, and others ignore it
-	cmd := exec.Command("go", "build", "-o", program, "./examples/playground")
-	cmd.Dir = filepath.Join("..", "..", "..")
+	cmd := exec.Command("go", "build", "-o", program, ".")
+	cmd.Dir = filepath.Join("..", "..", "..", "examples", "playground")
 	out, err := cmd.CombinedOutput()
 	os.Stderr.Write(out)
 	return program, err
@@ -49,11 +49,11 @@ type playground struct {
 
 var atURL = regexp.MustCompile(`http://[0-9.:]+`)
 
-// start runs a playground on a free port until the test ends. Ctrl-C must end
-// it without an error.
+// start runs a playground without a history on a free port until the test ends. Ctrl-C
+// must end it without an error.
 func start(t *testing.T, args ...string) *playground {
 	t.Helper()
-	return startAt(t, "127.0.0.1:0", args...)
+	return startAt(t, "127.0.0.1:0", append([]string{"-history", "0s"}, args...)...)
 }
 
 func startAt(t *testing.T, addr string, args ...string) *playground {

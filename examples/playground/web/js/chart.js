@@ -2,7 +2,8 @@
 
 import { byId, el, number, svg } from "./dom.js";
 
-export const SPAN = 60_000; // ms
+const SPAN = 60_000; // ms, of a full chart
+const LEAST = 15_000; // ms, of a chart that has little to show
 export const LEFT = 46;
 const BOTTOM = 20;
 export const TOP = 30; // for the labels above the chart
@@ -31,6 +32,7 @@ function bins(samples, rate) {
     }
     bin.end = s.at;
     bin.rate = s.rate;
+    bin.burst = s.burst;
     bin.span += s.span;
     bin.offered += s.offered;
     bin.naive += s.naive;
@@ -59,13 +61,22 @@ const points = (run, x, y, of) => [[x(run[0].start), y(of(run[0]))], ...run.map(
 
 const total = (list) => list.reduce((sum, n) => sum + n, 0);
 
+// time returns the times that a chart shows: all samples, but at most the last minute. A chart with few samples is wider, so
+// that it is never nearly empty.
+export function time(samples) {
+  const latest = samples.at(-1)?.at ?? LEAST;
+  const oldest = samples.length > 0 ? samples[0].at - samples[0].span : 0;
+  const span = Math.min(SPAN, Math.max(LEAST, latest - oldest));
+  return { latest, span, x: (right) => (at) => Math.max(LEFT, LEFT + (right - LEFT) * (1 - (latest - at) / span)) };
+}
+
 export function draw(known) {
   const { state, samples, sources } = known;
-  const latest = samples.at(-1)?.at ?? SPAN;
-  const shown = bins(samples.filter((s) => s.at > latest - SPAN), state.settings.rate);
+  const when = time(samples);
+  const shown = bins(samples.filter((s) => s.at > when.latest - when.span), state.settings.rate);
   const perSecond = (bin, n) => (bin.span > 0 ? n * 1000 / bin.span : 0);
-  drawAdmitted(shown, latest, state, perSecond);
-  drawSources(shown, latest, sources);
+  drawAdmitted(shown, when, state, perSecond);
+  drawSources(shown, when, sources);
 }
 
 export function frame(node) {
@@ -74,7 +85,7 @@ export function frame(node) {
   return { width, height, right: width - 4, bottom: height - BOTTOM };
 }
 
-function drawAdmitted(shown, latest, state, perSecond) {
+function drawAdmitted(shown, when, state, perSecond) {
   const node = byId("chart");
   const { width, right, bottom } = frame(node);
   if (width === 0) return;
@@ -88,7 +99,7 @@ function drawAdmitted(shown, latest, state, perSecond) {
   // limit once for each process. A value that does not fit gets a label.
   const most = Math.max(rate, ...shown.map((b) => b.rate));
   const top = nice(Math.max(most * 1.6, ...shown.map(of.admitted), ...(naive ? shown.map((b) => Math.min(of.naive(b), most * 8)) : [])) * 1.05);
-  const x = (at) => Math.max(LEFT, LEFT + (right - LEFT) * (1 - (latest - at) / SPAN));
+  const x = when.x(right);
   const y = (n) => bottom - (bottom - TOP) * Math.min(n, top) / top;
   const parts = [];
   for (const n of [0, top / 2, top]) {
@@ -96,7 +107,7 @@ function drawAdmitted(shown, latest, state, perSecond) {
     parts.push(svg("text", { x: LEFT - 6, y: y(n) + 4, "text-anchor": "end" }, number(n)));
   }
   const all = runs(shown);
-  parts.push(...bands(all, x, TOP, bottom, right), ...axis(x, bottom, latest));
+  parts.push(...bands(all, x, TOP, bottom, right), ...axis(x, bottom, when));
   parts.push(...stack(all, (b) => b.admitted.map((n) => perSecond(b, n)), x, y, (i, count) => ({ class: "share", fill: tint(i, count) })));
   const line = (value, attributes) => svg("path", { ...attributes, d: all.map((run) => path(points(run, x, y, value))).join("") });
   if (shown.length > 0) {
@@ -109,6 +120,7 @@ function drawAdmitted(shown, latest, state, perSecond) {
     parts.push(right - at < 90
       ? svg("text", { class: "limit-label", x: right - 5, y: y(rate) - 6, "text-anchor": "end" }, `limit ${number(rate)}/s`)
       : svg("text", { class: "limit-label", x: at + 8, y: y(rate) - 6 }, `limit ${number(rate)}/s`));
+    parts.push(...peaks(shown, of.admitted, x, y, right));
     const beyond = [["offered", "offered"], ...(naive ? [["naive", "count and push"]] : [])];
     beyond.forEach(([name, what], i) => {
       const bin = shown.findLast((b) => of[name](b) > top * 1.05); // ignores noise at the edge
@@ -119,7 +131,33 @@ function drawAdmitted(shown, latest, state, perSecond) {
   }
   node.replaceChildren(...parts);
   for (const item of byId("legend").children) if (item.dataset.series === "naive") item.hidden = !naive;
+  byId("naive-about").hidden = !naive;
   describe(node, shown.map(of.admitted), naive ? shown.map(of.naive) : [], rate);
+}
+
+const ABOVE = 1.1; // times the limit: noise is below it
+const WIDE = 88, HIGH = 15; // of a label
+
+// peaks labels where the fleet admitted more than the rate for a moment: the burst of the limit allows that.
+function peaks(shown, admitted, x, y, right) {
+  const labels = [];
+  let peak = null;
+  for (const bin of [...shown, null]) {
+    const above = bin ? admitted(bin) - bin.rate : 0;
+    if (above > bin?.rate * (ABOVE - 1)) {
+      peak ??= { units: 0, height: 0 };
+      peak.units += above * bin.span / 1000;
+      if (admitted(bin) > peak.height) Object.assign(peak, { height: admitted(bin), at: bin.end, burst: bin.burst });
+      continue;
+    }
+    if (peak && peak.units > peak.burst / 10) {
+      const at = Math.min(Math.max(x(peak.at), LEFT + WIDE / 2), right - WIDE / 2), top = y(peak.height) - 7;
+      if (!labels.some((l) => Math.abs(l.at - at) < WIDE && Math.abs(l.top - top) < HIGH)) labels.push({ ...peak, at, top });
+    }
+    peak = null;
+  }
+  return labels.map((l) => svg("text", { class: "peak", x: l.at, y: l.top, "text-anchor": "middle" }, `burst of ${number(l.burst)}`,
+    svg("title", {}, `${number(l.units)} units above the rate. The burst allows ${number(l.burst)}.`)));
 }
 
 // steps returns the path of the limit over a run.
@@ -129,11 +167,11 @@ export function steps(run, x, y, limit) {
   return d;
 }
 
-function drawSources(shown, latest, names) {
+function drawSources(shown, when, names) {
   const node = byId("sources-chart");
   const { width, right, bottom } = frame(node);
   if (width === 0) return;
-  const x = (at) => Math.max(LEFT, LEFT + (right - LEFT) * (1 - (latest - at) / SPAN));
+  const x = when.x(right);
   const y = (share) => bottom - (bottom - 4) * share;
   const shares = (b) => {
     const all = total(b.sources);
@@ -144,7 +182,7 @@ function drawSources(shown, latest, names) {
     parts.push(svg("line", { class: "grid", x1: LEFT, x2: right, y1: y(share), y2: y(share) }));
     parts.push(svg("text", { x: LEFT - 6, y: y(share) + (share ? 9 : 4), "text-anchor": "end" }, `${share * 100} %`));
   }
-  parts.push(...axis(x, bottom, latest), ...stack(runs(shown), shares, x, y, (i) => ({ class: `s${i}` })));
+  parts.push(...axis(x, bottom, when), ...stack(runs(shown), shares, x, y, (i) => ({ class: `s${i}` })));
   node.replaceChildren(...parts);
 }
 
@@ -183,7 +221,7 @@ export function bands(all, x, top, bottom, right) {
       while (i + 1 < run.length && run[i + 1].redis === state) i++;
       const left = Math.max(LEFT, x(from));
       out.push(svg("rect", { class: `band ${state}`, x: left, y: top - 20, width: Math.max(0, x(run[i].end) - left), height: bottom - top + 20 }));
-      const name = `Redis ${state}`, wide = 6.6 * name.length;
+      const name = `Redis ${state}`, wide = 7.2 * name.length;
       const at = Math.min(left + 5, right - wide);
       if (at < free) continue;
       free = at + wide + 8;
@@ -193,8 +231,9 @@ export function bands(all, x, top, bottom, right) {
   return out;
 }
 
-export function axis(x, bottom, latest) {
-  return [60, 45, 30, 15, 0].map((s) => svg("text",
+export function axis(x, bottom, { latest, span }) {
+  const step = span > 30_000 ? 15 : 5; // s
+  return Array.from({ length: Math.floor(span / 1000 / step) + 1 }, (_, i) => i * step).map((s) => svg("text",
     { x: x(latest - s * 1000), y: bottom + 15, "text-anchor": s === 0 ? "end" : "middle" }, s === 0 ? "now" : `−${s} s`));
 }
 
@@ -205,6 +244,6 @@ export function nice(n) {
 
 function describe(node, admitted, beside, rate) {
   const last = (values) => number(values.at(-1) ?? 0);
-  node.setAttribute("aria-label", `Admitted over the last minute: ${last(admitted)} units a second now, limit ${number(rate)}`
+  node.setAttribute("aria-label", `Admitted: ${last(admitted)} units a second now, limit ${number(rate)}`
     + (beside.length ? `, count and push ${last(beside)}` : ""));
 }

@@ -1,5 +1,5 @@
-// The settings of the fleet: sliders, mode, switches. A slider sends its value when it is released, or when the arrow
-// keys have rested.
+// The settings of the fleet: sliders, switches, and the advanced ones with the mode. A slider sends its value when it is
+// released, or when the arrow keys have rested.
 
 import { byId, el, number, text } from "./dom.js";
 import { ask } from "./net.js";
@@ -9,6 +9,9 @@ const SLIDERS = [
   { field: "load", label: "Load", steps: [0, 0.2, 0.5, 0.8, 1, 1.2, 1.5, 2, 3, 5, 10, 20], show: (n) => `${n} × limit` },
   { field: "rate", label: "Limit", steps: [10, 20, 50, 100, 200, 500, 1000, 2000], show: (n) => `${number(n)}/s` },
   { field: "burst", label: "Burst", steps: [5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000], show: (n) => `${number(n)} units` },
+];
+
+const ADVANCED = [
   { field: "k", label: "K, sync after", steps: [0, 1, 5, 10, 20, 50, 100, 200, 500, 1000, 5000], show: (n) => (n ? `${number(n)} units` : "adaptive") },
   { field: "t_ms", label: "T, or after", steps: [5, 10, 20, 50, 100, 200, 500, 1000, 2000], show: (n) => `${n} ms` },
   { field: "overshoot", label: "Overshoot", steps: [0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1], show: (n) => `${Math.round(n * 100)} % of burst` },
@@ -34,7 +37,10 @@ let settings = null; // the server's last state
 const shown = {}; // by field: the function that shows a value
 
 for (const slider of SLIDERS) byId("controls").append(range(slider));
-byId("controls").append(modes(), switches());
+byId("controls").append(switches());
+byId("advanced-controls").append(modes(), ...ADVANCED.map(range));
+const more = byId("advanced");
+more.addEventListener("toggle", () => document.body.classList.toggle("in-depth", more.open));
 for (const slider of CALLS) byId("call-controls").append(range(slider));
 
 function range({ field, label, steps, show }) {

@@ -7,6 +7,8 @@ import * as controls from "./controls.js";
 import * as panels from "./panels.js";
 import * as events from "./events.js";
 import * as flights from "./flights.js";
+import { whenUnfolded } from "./fold.js";
+import * as outage from "./outage.js";
 import * as processes from "./processes.js";
 
 const KEEP = 280; // samples, a bit more than a minute
@@ -29,6 +31,7 @@ export function update(state) {
   if (document.hidden) return; // the page is hidden
   controls.show(state.settings);
   panels.show(known);
+  outage.show(state);
   processes.show(known);
   flights.show(state);
   chart.draw(known);
@@ -46,8 +49,11 @@ export function sample(s) {
 export const event = events.add;
 export const flight = flights.sample;
 
-addEventListener("resize", () => {
+function draw() {
   if (!known.state) return;
   chart.draw(known);
   flights.draw(known.state);
-});
+}
+
+addEventListener("resize", draw);
+whenUnfolded(draw);

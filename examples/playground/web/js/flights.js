@@ -5,7 +5,7 @@ import { ask } from "./net.js";
 import { showBounds } from "./bounds.js";
 import * as chart from "./chart-flights.js";
 import { cells } from "./panels.js";
-import { actions, fact, head, keep, showActions, showHead } from "./processes.js";
+import { actions, advanced, fact, head, keep, showActions, showHead } from "./processes.js";
 import { panel } from "./redis.js";
 
 const FIGURES = [
@@ -82,7 +82,7 @@ function mark(kind, fill) {
 
 function row(n) {
   const call = (count) => () => ask("POST", `api/fleet/processes/${n}/calls`, { n: count });
-  const send = (count, label) => el("button", { type: "button", class: count === 1 ? "primary send" : "burst", onclick: call(count) }, label);
+  const send = (count, label) => el("button", { type: "button", class: count === 1 ? "send" : "burst", onclick: call(count) }, label);
   return el("li", { "data-flights": n },
     ...head(n),
     el("span", { class: "permits" }),
@@ -108,7 +108,7 @@ function update(item, p, settings, count) {
   showActions([...buttons.children].slice(2), p);
   const crashed = p.state === "crashed";
   facts.replaceChildren(...(crashed ? [] : [
-    fact("running", shared + outlived + alone), fact("spare", p.spare), fact("held", p.held), fact("waiting", p.waiting), fact("N", p.n),
+    fact("running", shared + outlived + alone), fact("spare", p.spare), fact("held", p.held), fact("waiting", p.waiting), advanced(fact("N", p.n)),
     ...(p.share > 0 ? [fact("share", p.share)] : []),
     el("span", { class: p.member ? "" : "open" }, p.member ? "member" : "not a member"),
   ]));

@@ -11,8 +11,8 @@ const SOURCES = {
 };
 
 const FIGURES = [
-  ["admitted", "Admitted"], ["offered", "Offered"], ["messages", "Messages / decision"],
-  ["n", "Processes, N"], ["credit", "Credit, C"], ["breaker", "Breakers"],
+  ["limit", "Limit"], ["admitted", "Admitted"], ["offered", "Offered"],
+  ["messages", "Messages / decision"], ["n", "Processes"], ["breaker", "Breakers"],
 ];
 const figures = cells("figures", "figure", FIGURES);
 const redis = panel("redis");
@@ -64,13 +64,14 @@ function showFigures(state, sum) {
     return values.length === 0 ? "–" : low === high ? number(low) : `${number(low)}–${number(high)}`;
   };
   const open = live.filter((p) => p.breaker !== "closed").length;
+  text(figures.limit, `${number(state.settings.rate)}/s`);
   text(figures.admitted, perSecond(sum.admitted));
   text(figures.offered, perSecond(sum.offered));
   set(figures.admitted, { "data-total": state.totals.admitted });
   set(figures.messages, { "data-total": state.totals.messages });
   text(figures.messages, perDecision(sum.messages, sum.decisions));
   text(figures.n, range(live.map((p) => p.n)));
-  text(figures.credit, range(live.map((p) => p.credit)));
+  text(byId("figure-credit"), range(live.map((p) => p.credit)));
   text(figures.breaker, open ? `${open} of ${live.length} open` : "closed");
   figures.breaker.className = open ? "bad" : "";
   const errors = byId("errors");

@@ -76,10 +76,16 @@ function update(item, p, { admitted, calls, widest, count }) {
   text(bar.querySelector("b"), `${number(admitted)}/s`);
   set(item, { "data-n": p.n, "data-credit": p.credit, "data-breaker": p.breaker });
   facts.replaceChildren(...(p.state === "crashed" ? [] : [
-    fact("of", `${number(calls)}/s`), fact("lease", number(p.held)), fact("owed", number(p.owed)), fact("N", p.n), fact("C", p.credit),
+    fact("of", `${number(calls)}/s`), fact("lease", number(p.held)), ...[fact("owed", number(p.owed)), fact("N", p.n), fact("C", p.credit)].map(advanced),
     el("span", { class: p.breaker === "closed" ? "" : "open" }, `breaker ${p.breaker}`),
   ]));
   showActions(buttons.children, p);
+}
+
+// advanced marks what is shown only beside the advanced settings.
+export function advanced(node) {
+  node.classList.add("advanced");
+  return node;
 }
 
 export const fact = (what, value) => el("span", {}, `${what} `, el("b", {}, String(value)));
