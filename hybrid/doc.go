@@ -2,6 +2,28 @@
 // locally, processes sync with Redis in batches, and a circuit breaker
 // switches to local-only limits while Redis does not answer.
 //
+//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	defer rdb.Close()
+//	limiter, err := hybrid.New(rdb, hybridlimit.PerMinute(2), hybrid.Config{Name: "login"})
+//	if err != nil {
+//		panic(err)
+//	}
+//	defer limiter.Shutdown(context.Background())
+//
+//	for range 3 {
+//		res, err := limiter.Allow(context.Background(), "alice")
+//		fmt.Println(res.Allowed, res.Remaining, err)
+//	}
+//
+// # Ten names to begin with
+//
+//   - [New] makes one limiter, and [Config] has its settings. Only Config.Name is required.
+//   - [NewHub] is for several limiters on one Redis, and [HubConfig] has their common settings.
+//   - [Hub.Limiter] adds a limit of a rate, and [Hub.Concurrency] one of calls in flight.
+//   - [Limiter.Allow] decides, and [Limiter.Wait] waits for its turn.
+//   - [Limiter.Inspect] tells why a key is denied.
+//   - [Limiter.Shutdown] settles with Redis before the process ends; so does Hub.Shutdown.
+//
 // # Model
 //
 // A process has two sources of units for a key. A lease is units that Redis has

@@ -54,6 +54,24 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
+// TestPackageCommentProgram checks that the program of the package comment is the body
+// of Example, except for the address.
+func TestPackageCommentProgram(t *testing.T) {
+	comment, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, _, _ := strings.Cut(bodyOf(t, "example_test.go", "func Example() {\n"), "\n\t// Output:")
+	example = strings.Replace(example, "standIn()", `"localhost:6379"`, 1)
+	var want strings.Builder
+	for line := range strings.Lines(example + "\n") {
+		want.WriteString("//" + line)
+	}
+	if !strings.Contains(string(comment), want.String()) {
+		t.Errorf("doc.go has not the tested example:\n%s", want.String())
+	}
+}
+
 func bodyOf(t *testing.T, file, head string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
