@@ -49,7 +49,13 @@ func TestAllocations(t *testing.T) {
 					serve()
 					time.Sleep(100 * time.Millisecond)
 				}
-				if got := testing.AllocsPerRun(1000, serve); got > tc.want {
+				// A sync may run beside the calls and allocate. It only adds, so the least of three counts.
+				got := testing.AllocsPerRun(1000, serve)
+				for tries := 2; tries > 0 && got > tc.want; tries-- {
+					time.Sleep(time.Second)
+					got = min(got, testing.AllocsPerRun(1000, serve))
+				}
+				if got > tc.want {
 					t.Errorf("%s, %s: %v allocations a call, want %v", name, kind, got, tc.want)
 				}
 			}
