@@ -32,7 +32,7 @@ func TestABreakerGuardsDecisions(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			time.Sleep(time.Millisecond) // their messages end
+			synctest.Wait() // their messages have ended
 			began := time.Now()
 			for range 100 {
 				res, err := l.Allow(t.Context(), "k")

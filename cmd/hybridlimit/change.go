@@ -199,13 +199,13 @@ func (c *connection) somebody(ctx context.Context, rdb redis.UniversalClient, fo
 		return nil
 	}
 	if live, err := c.roll(ctx, rdb); err == nil && live.processes(c.name) == 0 {
-		return c.nobody()
+		return c.unheard()
 	}
 	return nil
 }
 
-// nobody is the error of a change that no process would hear.
-func (c *connection) nobody() error {
+// unheard is the error of a change that no process would hear.
+func (c *connection) unheard() error {
 	return nothing(fmt.Sprintf("-name (%q): no process has a limiter of this name now, with -prefix %s and -tags %d, so nothing was changed; "+
 		"-force sets it for processes that start within a day", c.name, c.prefix, c.tags))
 }

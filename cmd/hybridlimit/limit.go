@@ -101,7 +101,7 @@ func (l *limitCommand) ofLimiter(ctx context.Context, rdb redis.UniversalClient,
 		return l.never(ctx, rdb, was.At)
 	}
 	setBefore := !was.At.IsZero()
-	if !l.force && !(l.back && setBefore) { // a limit can be taken back without a process that has it
+	if !l.force && (!l.back || !setBefore) { // a limit can be taken back without a process that has it
 		if err := l.fits(ctx, rdb, to.Limit); err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (l *limitCommand) fits(ctx context.Context, rdb redis.UniversalClient, to h
 	have := live.limits[l.name]
 	switch {
 	case live.processes(l.name) == 0:
-		return l.nobody()
+		return l.unheard()
 	case len(have) == 0 || to == (hybridlimit.Limit{}):
 		return nil
 	}

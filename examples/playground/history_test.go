@@ -34,7 +34,7 @@ func TestHistoryOfTheFirstPage(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		if !f.told("the load waits") {
-			t.Error("nobody comes, and the load goes on")
+			t.Error("no page is open for ten minutes, and the load goes on")
 		}
 		page, err := pages.open()
 		if err != nil {

@@ -135,7 +135,7 @@ function drawAdmitted(shown, when, state, perSecond) {
   describe(node, shown.map(of.admitted), naive ? shown.map(of.naive) : [], rate);
 }
 
-const ABOVE = 1.1; // times the limit: noise is below it
+const NOISE = 0.1; // of the rate
 const WIDE = 88, HIGH = 15; // of a label
 
 // peaks labels where the fleet admitted more than the rate for a moment: the burst of the limit allows that.
@@ -144,7 +144,7 @@ function peaks(shown, admitted, x, y, right) {
   let peak = null;
   for (const bin of [...shown, null]) {
     const above = bin ? admitted(bin) - bin.rate : 0;
-    if (above > bin?.rate * (ABOVE - 1)) {
+    if (above > bin?.rate * NOISE) {
       peak ??= { units: 0, height: 0 };
       peak.units += above * bin.span / 1000;
       if (admitted(bin) > peak.height) Object.assign(peak, { height: admitted(bin), at: bin.end, burst: bin.burst });
