@@ -25,7 +25,7 @@ search: ## what the gate leaves out, for SEARCH=30m: drawn seeds, long forms, fa
 .PHONY: test-ui
 test-ui: ## the playground's page in headless Chromium, four minutes; its pictures go to docs/img
 	@scripts/install-chromium.sh
-	@cd internal/e2e/ui && HYBRIDLIMIT_LONG=1 go test -count=1 -v -timeout 10m -pictures ../../../docs/img .
+	@cd internal/test/e2e/ui && HYBRIDLIMIT_LONG=1 go test -count=1 -v -timeout 10m -pictures ../../../docs/img .
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for a minute (FUZZTIME=5m make fuzz: for five)

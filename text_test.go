@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hybridlimit/hybridlimit"
-	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
+	_ "github.com/hybridlimit/hybridlimit/internal/test/rapidseed"
 )
 
 // roundTrip writes a valid limit and reads it back.

@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/clientkey"
 	"github.com/hybridlimit/hybridlimit/httplimit"
-	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
+	_ "github.com/hybridlimit/hybridlimit/internal/test/rapidseed"
 )
 
 const secret = hybridlimit.Secret("0123456789abcdef0123456789abcdef")

@@ -17,8 +17,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/global"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // retries sets go-redis's default number of dials: it dials in the background for half a

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/global"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // TestOthersOnAClientAreNotTouched checks that other commands on a limiter's client get

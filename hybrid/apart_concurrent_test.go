@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // TestContextsThatEndInTheRoundTrip checks that Reserve and Wait lose nothing if the context of the caller ends while Redis is

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // TestChargeWithoutRedis checks that units which are charged while Redis is known to be away are owed, and that Redis learns of

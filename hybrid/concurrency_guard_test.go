@@ -9,7 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // warmCalls returns a limiter of calls in flight and a limiter of a rate of one hub. The process has a permit and units in hand.

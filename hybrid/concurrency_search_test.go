@@ -13,8 +13,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/neighbours"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/neighbours"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // TestCallsInABadWorld plays random calls and random events in a fleet: outages, wipes, restarts of a process, Reset, switches and

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
 // TestUnitsUnderFaults lets callers of two processes ask for more keys than fit into memory, while messages and replies are lost and

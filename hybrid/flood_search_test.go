@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
 // heap looks at the memory between the parts of a flood.

@@ -13,7 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 const hashSecret hybridlimit.Secret = "0123456789abcdef0123456789abcdef"

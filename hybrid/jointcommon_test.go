@@ -10,7 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // twoOfAHub returns two limiters of a hub. Each has a budget of at least 100 units of the key "k" in its word.

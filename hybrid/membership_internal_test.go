@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // TestFastPathEndsBeforeTheMembership checks that a process that is cut off begins no call after the end of its

@@ -9,8 +9,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/metertest"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/metertest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // TestCollectBesideCalls collects the metrics and reads Stats while calls of several limiters run, and while the hub closes. The last

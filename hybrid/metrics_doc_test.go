@@ -11,8 +11,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/metertest"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/metertest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // documented is a row of the table in docs/metrics.md.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/metertest"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/metertest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // several is one provider of several hubs. It keeps the callback of each hub.

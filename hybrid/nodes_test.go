@@ -13,8 +13,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/conformance"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/conformance"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )

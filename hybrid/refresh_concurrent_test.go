@@ -11,8 +11,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
 // TestRefreshAndInvalidateConcurrently lets limits change under calls, refreshes and Invalidates of all kinds. In the end each

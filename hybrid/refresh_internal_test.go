@@ -10,8 +10,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // TestVoidLimits checks that voidLimits makes the next call for each key ask LimitFor, of keys in memory and of a key that comes

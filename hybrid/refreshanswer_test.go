@@ -13,7 +13,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // TestInvalidAnswerKeepsTheLimit checks that a key in memory keeps its limit if the new answer is not valid, that this is counted

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
 // TestShutdownVisitsFewKeys counts the visits of keys while Redis pays a batch of each tag in a tick. Regression: each tick visited

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
+	_ "github.com/hybridlimit/hybridlimit/internal/test/rapidseed"
 )
 
 // TestStoreIsAnLRU compares a store of one shard with a list of keys in the order of their noted uses, under calls of every

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // TestLoadsThatMoveWidely is TestLoadThatMovesInAWindow with more fleets, times and windows. When a fleet of 30 shrinks to three inside

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // This file tests that leased units of a window reach the process that needs them: those of idle holders, and those that were leased

@@ -14,7 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/census"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // TestWhatEndsCredit checks the end of a credit budget, which is valid for seconds. An event that

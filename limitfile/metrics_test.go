@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/metertest"
+	"github.com/hybridlimit/hybridlimit/internal/test/metertest"
 )
 
 var errNoMore = errors.New("no more instruments")

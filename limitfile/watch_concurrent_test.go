@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/metertest"
+	"github.com/hybridlimit/hybridlimit/internal/test/metertest"
 )
 
 // TestReadersBesideChanges reads a Set from many goroutines while its file changes, and while

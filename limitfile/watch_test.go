@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/metertest"
+	"github.com/hybridlimit/hybridlimit/internal/test/metertest"
 )
 
 // Watch fails if it cannot begin with valid settings, and leaves nothing behind.

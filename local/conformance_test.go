@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/conformance"
+	"github.com/hybridlimit/hybridlimit/internal/test/conformance"
 )
 
 func TestConformance(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hybridlimit/hybridlimit"
-	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
+	_ "github.com/hybridlimit/hybridlimit/internal/test/rapidseed"
 )
 
 // TestAgainstIdealBucket drives a few keys through random times and costs and compares

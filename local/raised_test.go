@@ -10,7 +10,7 @@ import (
 )
 
 // TestARaisedLimitOfAUsedUpKey checks what docs/limits.md says of each algorithm: 10 units are used up, and the limit is raised to 20.
-// internal/conformance compares the packages in such changes.
+// internal/test/conformance compares the packages in such changes.
 func TestARaisedLimitOfAUsedUpKey(t *testing.T) {
 	for _, c := range []struct {
 		algorithm hybridlimit.Algorithm

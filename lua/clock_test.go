@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )

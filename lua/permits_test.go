@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/permits"
-	"github.com/hybridlimit/hybridlimit/internal/permits/permitstest"
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/test/permitstest"
+	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )

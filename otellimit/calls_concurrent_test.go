@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/metertest"
+	"github.com/hybridlimit/hybridlimit/internal/test/metertest"
 	"github.com/hybridlimit/hybridlimit/limittest"
 	"github.com/hybridlimit/hybridlimit/otellimit"
 )

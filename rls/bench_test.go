@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 const benchRules = `

@@ -22,10 +22,10 @@ build() {
   [[ -n $tools ]] || { tools=$(mktemp -d) && trap 'rm -rf "$tools"' EXIT; }
   [[ ! -x $tools/$name ]] || return 0
   case $name in
-  lint) (cd internal/lint && go build -o "$tools/lint" .) ;;
-  typecheck) (cd internal/lint && go build -o "$tools/typecheck" ./typecheck) ;;
-  release) (cd internal/release && go build -o "$tools/release" .) ;;
-  testrun) go build -o "$tools/testrun" ./internal/testrun ;;
+  lint) (cd internal/test/lint && go build -o "$tools/lint" .) ;;
+  typecheck) (cd internal/test/lint && go build -o "$tools/typecheck" ./typecheck) ;;
+  release) (cd internal/test/release && go build -o "$tools/release" .) ;;
+  testrun) go build -o "$tools/testrun" ./internal/test/testrun ;;
   esac
 }
 
@@ -37,7 +37,7 @@ modules() {
 
 # searched matches the modules whose tests only make search runs: other limiters, faults on real processes, the page of the
 # playground in a browser. The gate checks their types.
-searched='^\./(bench|bench/chaos|internal/e2e/ui)$'
+searched='^\./(bench|bench/chaos|internal/test/e2e/ui)$'
 
 # raced matches the modules that the gate tests under the race detector. The dependencies of the others, gRPC and its
 # messages, take 190 s of processor time to compile for it. Make search races these modules too.

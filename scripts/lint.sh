@@ -22,9 +22,9 @@ case ${1:-} in
   ;;
 types)
   build typecheck
-  part "Go blocks of the pages" "$tools/typecheck" -pages internal/e2e
+  part "Go blocks of the pages" "$tools/typecheck" -pages internal/test/e2e
   # shellcheck disable=SC2046 # one word a module
-  part "modules of make search" "$tools/typecheck" ./internal/e2e $(modules | grep -E "$searched")
+  part "modules of make search" "$tools/typecheck" ./internal/test/e2e $(modules | grep -E "$searched")
   part "the root module on Windows with 32 bits" elsewhere windows 386
   ;;
 *)

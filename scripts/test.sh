@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests of the gate, the same in each run. A failed test of a real server or of virtual time runs again three times,
-# alone (see internal/testrun).
+# alone (see internal/test/testrun).
 #
 #   scripts/test.sh          make test: gofmt of every module, and the tests of the root module
 #   scripts/test.sh race     the tests with concurrent callers (*_concurrent_test.go) under the race detector

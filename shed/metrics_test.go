@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/metertest"
+	"github.com/hybridlimit/hybridlimit/internal/test/metertest"
 	"github.com/hybridlimit/hybridlimit/shed"
 )
 

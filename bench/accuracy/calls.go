@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/callfleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
 )
 
 // CallFamily is one scenario file of calls in flight: the settings that its runs

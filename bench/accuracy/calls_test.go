@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/callfleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
 )
 
 // callCommand writes the page of calls in flight. make lab writes it too.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/callfleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
 )
 
 // CallRow has the figures of one run.

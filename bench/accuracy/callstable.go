@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
-	"github.com/hybridlimit/hybridlimit/internal/callfleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
 )
 
 // callLegend explains the page of calls in flight.

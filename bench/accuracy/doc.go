@@ -11,7 +11,7 @@
 // drawn from its timeline.
 //
 // Calls in flight have scenario files of their own (calls/*.txt), which run in
-// internal/callfleet: a [CallFamily], a [CallCase], a [CallRow].
+// internal/test/callfleet: a [CallFamily], a [CallCase], a [CallRow].
 //
 // It runs under go test because testing/synctest needs a test. Without -lab the tests run
 // only a few tiny scenarios.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // The lines around the excerpt in a page.

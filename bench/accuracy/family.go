@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/fleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 // Family is one scenario file: the settings that its runs share, and the

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // Must is a bound for rows.

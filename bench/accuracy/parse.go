@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/fleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 // ReadAll parses every scenario file (*.txt) of a directory, by name.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/fleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 // whole has every word except cold and plot.

@@ -3,8 +3,8 @@ package accuracy
 import (
 	"fmt"
 
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
-	"github.com/hybridlimit/hybridlimit/internal/fleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 // Plot is a picture of one scenario.

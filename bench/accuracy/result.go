@@ -3,7 +3,7 @@ package accuracy
 import (
 	"slices"
 
-	"github.com/hybridlimit/hybridlimit/internal/fleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 // Run is a case with the report of the simulator.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/fleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 // made returns a result whose figures are easy to check by hand.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/fleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 // words has the words that a line can start with. Each function reads its

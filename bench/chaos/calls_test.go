@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
 // TestCallsInFlight is the short form of the rows of calls in flight of make chaos. More calls than permits never run at once.

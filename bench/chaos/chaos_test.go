@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
 // everyDay has the rows that go test plays, one of each kind of fault. make

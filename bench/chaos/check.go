@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/meter"
+	"github.com/hybridlimit/hybridlimit/internal/test/meter"
 )
 
 // The promises that a run is checked against. README and the godoc state them in

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/meter"
+	"github.com/hybridlimit/hybridlimit/internal/test/meter"
 )
 
 // This file checks the keys of a limiter with classes: the critical class, which is the

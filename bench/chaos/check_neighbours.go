@@ -3,7 +3,7 @@ package main
 import (
 	"math"
 
-	"github.com/hybridlimit/hybridlimit/internal/neighbours"
+	"github.com/hybridlimit/hybridlimit/internal/test/neighbours"
 )
 
 // checkNeighbours compares the other limiters of each hub, of every algorithm in every mode, with their promises.

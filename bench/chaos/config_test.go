@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // TestSettingsOfTwoFaults checks that two faults with the same setting leave its

@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/meter"
+	"github.com/hybridlimit/hybridlimit/internal/test/meter"
 )
 
 // evidence is all data of a finished run.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 const (

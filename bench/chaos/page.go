@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // page is the content of docs/reliability.md.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/neighbours"
+	"github.com/hybridlimit/hybridlimit/internal/test/neighbours"
 )
 
 // This file is the protocol between the runner and its workers: one line of

@@ -21,7 +21,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/neighbours"
+	"github.com/hybridlimit/hybridlimit/internal/test/neighbours"
 	"github.com/hybridlimit/hybridlimit/local"
 )
 

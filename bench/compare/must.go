@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // must is a promise about the speed of this library.

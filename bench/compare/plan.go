@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/bench/rivals"
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // plan describes the measurement.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/bench/rivals"
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // request is a command to a worker.

@@ -11,7 +11,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // fleetSize is a load of a fleet: processes that use the same keys.

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // machine describes the machine and the versions of the measurement.

@@ -26,7 +26,7 @@ import (
 	"github.com/zeromicro/go-zero/core/logx"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
 )
 

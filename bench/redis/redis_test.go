@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/global"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 

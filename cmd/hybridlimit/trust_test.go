@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/global"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/internal/tlstest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/tlstest"
 )
 
 // A Redis with a certificate of a private authority, which requires a client

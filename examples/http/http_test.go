@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // TestStart runs the whole program with its stand-in for Redis, in real time.

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hybridlimit/hybridlimit"
-	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
+	_ "github.com/hybridlimit/hybridlimit/internal/test/rapidseed"
 )
 
 func testCard(t rapid.TB, limit hybridlimit.Limit) (*card, *cardState) {

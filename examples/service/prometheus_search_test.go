@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // TestPrometheus runs a real Prometheus with the files of compose.yaml on three replicas: it scrapes them, it evaluates each alert and

@@ -2,7 +2,7 @@
 // it admitted before Redis was told, the last answer of Redis, and the order in which these decide a call.
 //
 // The package is pure. Time is an argument, in ns of a monotonic clock. Redis's time is opaque. The package has no clock, lock,
-// atomic operation, goroutine, log or network; internal/house checks that. Package hybrid is the shell: it keeps one Account
+// atomic operation, goroutine, log or network; internal/test/house checks that. Package hybrid is the shell: it keeps one Account
 // per key behind a lock, and calls one method per event:
 //
 //	Begin                    before each event: takes back the budget of the fast path, drops ended leases

@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
 // live runs a world by the clock over a network that loses nothing. Calls are Poisson. A sync is sent at once or after T, as

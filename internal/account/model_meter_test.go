@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	meters "github.com/hybridlimit/hybridlimit/internal/meter"
+	meters "github.com/hybridlimit/hybridlimit/internal/test/meter"
 )
 
 // meter records the time and the units of admissions, in any order.

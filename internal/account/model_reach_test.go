@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
 // The fleets for which the protocol was sized. The lab runs them with real limiters (docs/lab). The model checks them against

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
 // The books of a key record each unit on its way from the level to a grant or a lease, and back. They follow from the

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/internal/reference"
+	"github.com/hybridlimit/hybridlimit/internal/test/reference"
 )
 
 // windowRules switches off rules for windows. Each test with a rule off shows the failure

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
+	_ "github.com/hybridlimit/hybridlimit/internal/test/rapidseed"
 )
 
 // start is a time of Redis in µs: 2025-11-13. A float loses digits of it as it does of a

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // A goroutine whose answer has come from the network waits behind all runnable goroutines. The ticker does not wait

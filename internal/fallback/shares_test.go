@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
-	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
+	_ "github.com/hybridlimit/hybridlimit/internal/test/rapidseed"
 )
 
 const sec = int64(1e9)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/internal/permits"
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
 // breaks reports whether more calls than permits may run after a fault: 0051 says how often.

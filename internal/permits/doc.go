@@ -3,7 +3,7 @@
 // admits calls from what it holds, and asks Redis when that is not enough.
 //
 // The package is pure. Time is an argument, in ns of a monotonic clock. It has no clock, lock, goroutine, log or network;
-// internal/house checks that. Its caller is the shell:
+// internal/test/house checks that. Its caller is the shell:
 //
 //	Member   one for each process: its heartbeats, and those of the holders that stood in its way
 //	Holding  one for each key, behind a lock: its permits, and the calls that run or wait

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/internal/permits"
-	"github.com/hybridlimit/hybridlimit/internal/permits/permitstest"
+	"github.com/hybridlimit/hybridlimit/internal/test/permitstest"
 )
 
 func TestShare(t *testing.T) {

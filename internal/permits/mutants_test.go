@@ -3,7 +3,7 @@ package permits_test
 import (
 	"testing"
 
-	"github.com/hybridlimit/hybridlimit/internal/testenv"
+	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
 // mutant is a rule that is left out, and the fault that shows it.

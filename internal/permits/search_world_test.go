@@ -3,9 +3,9 @@ package permits_test
 import (
 	"math/rand/v2"
 
-	"github.com/hybridlimit/hybridlimit/internal/agenda"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
-	"github.com/hybridlimit/hybridlimit/internal/permits/permitstest"
+	"github.com/hybridlimit/hybridlimit/internal/test/agenda"
+	"github.com/hybridlimit/hybridlimit/internal/test/permitstest"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/callfleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
 )
 
 // TestShareOfOnePlace compares the calls that a fleet admits with those of one semaphore in one place, at a load of 0.95. A round trip

@@ -12,7 +12,7 @@ import (
 )
 
 // The draft's own examples, and fields that the draft calls malformed.
-// internal/e2e compares the parser with one of another project.
+// internal/test/e2e compares the parser with one of another project.
 func TestParseRateLimit(t *testing.T) {
 	for _, tc := range []struct {
 		lines []string

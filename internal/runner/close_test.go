@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 

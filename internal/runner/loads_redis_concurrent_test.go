@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // big is a pool that never makes a call wait for a connection.

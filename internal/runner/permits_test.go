@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/internal/permits"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	_ "github.com/hybridlimit/hybridlimit/internal/rapidseed"
+	_ "github.com/hybridlimit/hybridlimit/internal/test/rapidseed"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 

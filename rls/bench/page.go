@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hybridlimit/hybridlimit/internal/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // results has the figures of all rounds.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/internal/tlstest"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/tlstest"
 )
 
 // Connections to a Redis behind TLS. Each row names the certificate of Redis, and the

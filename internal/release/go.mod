@@ -1,5 +1,0 @@
-module github.com/hybridlimit/hybridlimit/internal/release
-
-go 1.26.0
-
-require golang.org/x/mod v0.42.0

@@ -1,0 +1,235 @@
+package callfleet
+
+import (
+	"fmt"
+
+	"github.com/hybridlimit/hybridlimit/internal/permits"
+	"github.com/hybridlimit/hybridlimit/internal/test/permitstest"
+)
+
+const (
+	period = second // of the heartbeats
+	tags   = 16     // of a hub, by default
+)
+
+// engine is a fleet of processes with the engine that ships, and Redis.
+type engine struct {
+	w     *world
+	procs []*process
+	redis [tags]permitstest.Memory
+	beats map[string]int64 // µs; the last heartbeat of each process
+}
+
+func newEngine(w *world) *engine {
+	e := &engine{w: w, beats: map[string]int64{}}
+	for i := range w.s.Processes {
+		e.procs = append(e.procs, newProcess(e, i))
+	}
+	for key := range w.s.Keys { // so that Redis learns each tag before the load
+		w.At(2*second, func() { w.come(&call{at: w.Now, key: key}) })
+	}
+	return e
+}
+
+func (e *engine) acquire(c *call) { e.procs[c.process].acquire(c) }
+
+func (e *engine) release(c *call) {
+	p := e.procs[c.process]
+	if h := p.hold(c.key); h.Release(1) {
+		p.settle(h)
+	}
+}
+
+// micros is Redis's time in µs.
+func (e *engine) micros() int64 { return (1_000*second + e.w.Now) / 1000 }
+
+// beat is Redis's part of a heartbeat.
+func (e *engine) beat(process string, p permits.Pulse) (beats []int64) {
+	e.beats[process] = e.micros()
+	for _, s := range p.Suspects {
+		beats = append(beats, e.beats[s])
+	}
+	return beats
+}
+
+// process is the shell around the engine of one process.
+type process struct {
+	e       *engine
+	id      string
+	member  permits.Member
+	lanes   [tags]lane
+	keys    []*holding
+	accuses []*holding // they wait for the heartbeats of the holders that stand in their way
+}
+
+type lane struct {
+	permits.Lane[*holding]
+	hears bool // an answer is taken; nothing is sent before its end
+}
+
+type holding struct {
+	permits.Holding
+	name    string
+	tag     int
+	wakes   int64 // ns; the planned settle
+	planned bool
+	accuses bool
+}
+
+// waiter is a call that waits.
+type waiter struct {
+	permits.Waiter
+	call *call
+}
+
+func newProcess(e *engine, index int) *process {
+	p := &process{e: e, id: fmt.Sprintf("p%d", index), keys: make([]*holding, e.w.s.Keys), member: permits.Member{Period: period}}
+	e.w.After(e.w.rnd.Int64N(period), p.beat)
+	return p
+}
+
+// hold returns the holding of a key.
+func (p *process) hold(key int) *holding {
+	if p.keys[key] == nil {
+		p.keys[key] = &holding{name: fmt.Sprint("k", key), tag: key % tags}
+	}
+	return p.keys[key]
+}
+
+func (p *process) conditions() *permits.Conditions {
+	s := p.e.w.s
+	return &permits.Conditions{Standing: p.member.Standing(), Limit: s.Limit, Procs: int64(s.Processes), Period: period}
+}
+
+// acquire lets a call come. After Scenario.Wait it waits only for an answer that is on its way, as in hybrid.
+func (p *process) acquire(c *call) {
+	w, h := p.e.w, p.hold(c.key)
+	if h.Acquire(p.conditions(), 1, w.Now) != permits.Waits {
+		w.admit(c)
+		return
+	}
+	x := &waiter{call: c}
+	x.N, x.Caller = 1, x
+	h.Wait(&x.Waiter)
+	w.After(int64(w.s.Wait), func() {
+		if !c.done {
+			h.Hurry(&x.Waiter)
+			p.settle(h)
+		}
+	})
+	p.settle(h)
+}
+
+// settle does all that is due at a key.
+func (p *process) settle(h *holding) {
+	w, c := p.e.w, p.conditions()
+	for x := h.Next(c, w.Now); x != nil; x = h.Next(c, w.Now) {
+		w.admit(x.Caller.(*waiter).call)
+	}
+	for x := h.Denied(c, w.Now); x != nil; x = h.Denied(c, w.Now) {
+		w.deny(x.Caller.(*waiter).call)
+	}
+	if h.Settle(c, w.Now) {
+		p.lanes[h.tag].Add(h)
+		p.send(h.tag)
+	}
+	if t := h.Wake(); t > 0 && (!h.planned || t < h.wakes) {
+		p.plan(h, t)
+	}
+}
+
+// plan plans a settle. An earlier one takes the place of a later one.
+func (p *process) plan(h *holding, t int64) {
+	h.planned, h.wakes = true, t
+	p.e.w.At(t, func() {
+		if h.planned && h.wakes == t {
+			h.planned = false
+			p.settle(h)
+		}
+	})
+}
+
+// send sends what is due to a tag.
+func (p *process) send(tag int) {
+	l, w := &p.lanes[tag], p.e.w
+	if l.hears || !l.Due() {
+		return
+	}
+	c := p.conditions()
+	m, keys := l.Take(p.id, period, w.Now)
+	names := make([]string, len(keys))
+	for i, h := range keys {
+		m.Ops = append(m.Ops, h.Op(c, w.Now))
+		names[i] = h.name
+	}
+	w.ledger.sent(w.Now, len(keys))
+	w.exchange(func() func() {
+		redis := &p.e.redis[tag]
+		redis.Expire(p.e.micros())
+		a, err := redis.Receive(p.e.micros(), names, m)
+		if err != nil {
+			panic(err) // each message is sent once, in order
+		}
+		return func() { p.hear(tag, m, keys, a) }
+	})
+}
+
+// hear takes the answer to a message.
+func (p *process) hear(tag int, m permits.Message, keys []*holding, a permits.Answer) {
+	l, w, held := &p.lanes[tag], p.e.w, 0
+	for i, h := range keys {
+		heard := h.Hear(p.conditions(), m.Ops[i], a.Replies[i], m.Number, w.Now, w.rnd.Float64())
+		held += heard.Held
+		if heard.Lost {
+			panic("callfleet: Redis has lost something")
+		}
+		if holders := h.Holders(); len(holders) > 0 {
+			p.member.Suspect(holders, w.Now)
+			if !h.accuses {
+				h.accuses = true
+				p.accuses = append(p.accuses, h)
+			}
+		}
+	}
+	l.Answered(m, a, held, w.Now)
+	l.hears = true
+	for _, h := range keys {
+		p.settle(h)
+	}
+	l.hears = false
+	p.send(tag)
+}
+
+// beat sends a heartbeat, and so on.
+func (p *process) beat() {
+	w, sent := p.e.w, p.e.w.Now
+	pulse := p.member.Beat(sent)
+	w.exchange(func() func() {
+		beats := p.e.beat(p.id, pulse)
+		return func() {
+			again := p.member.Beaten(pulse, sent, w.Now, 1, beats)
+			if again {
+				for _, h := range p.keys {
+					if h != nil {
+						h.Tell(w.Now)
+						p.settle(h)
+					}
+				}
+			}
+			p.accuse()
+		}
+	})
+	w.After(period, p.beat)
+}
+
+// accuse takes the holdings of dead processes off. No process dies, so it finds none, and forgets the refusals that are too old.
+func (p *process) accuse() {
+	all := p.accuses
+	p.accuses = nil
+	for _, h := range all {
+		if h.accuses = h.Accuse(p.conditions(), p.e.w.Now, p.member.Dead); h.accuses {
+			p.accuses = append(p.accuses, h)
+		}
+		p.settle(h)
+	}
+}

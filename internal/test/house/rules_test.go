@@ -1,0 +1,172 @@
+package house
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// rule lists the packages that the non-test files of a package may import besides the standard library. Tests may import all
+// packages.
+type rule struct {
+	inside  []string // packages of this module
+	outside []string // third-party packages, with all packages below them
+}
+
+// Third-party packages by their role. The OTel SDK is not among them: go.mod may not require it (gomod_test.go).
+const (
+	redisClient = "github.com/redis/go-redis/v9"
+	gobreaker   = "github.com/sony/gobreaker/v2"
+	lru         = "github.com/hashicorp/golang-lru/v2"
+	xtime       = "golang.org/x/time"
+	otel        = "go.opentelemetry.io/otel"
+	xxhash      = "github.com/cespare/xxhash/v2"
+	miniredis   = "github.com/alicebob/miniredis/v2"
+	gopherLua   = "github.com/yuin/gopher-lua"
+	rapid       = "pgregory.net/rapid"
+)
+
+// product has a rule for each package that users import, and for each package that is part of one. A new line here, or a longer
+// one, is a decision about the dependencies of the library and of its users.
+var product = map[string]rule{
+	".":                  {},
+	"internal/algo":      {inside: []string{"."}},
+	"internal/account":   {inside: []string{".", "internal/algo", "internal/fallback"}}, // pure: purity_test.go
+	"internal/fallback":  {outside: []string{lru, xtime}},
+	"internal/sometimes": {outside: []string{xtime}},
+	"internal/permits":   {}, // pure: purity_test.go
+	"internal/census":    {},
+	"internal/groups":    {},
+	"internal/waiting":   {inside: []string{"."}},
+	"internal/classes":   {inside: []string{"."}},
+	"internal/shards":    {},
+	"internal/refresh":   {inside: []string{"."}},
+	"internal/respguard": {},
+	"internal/clock":     {},
+	"internal/wire":      {inside: []string{".", "internal/algo", "internal/permits"}},
+	"lua":                {inside: []string{"."}}, // for programs without the Redis client of this module
+	"local":              {inside: []string{".", "internal/algo", "internal/classes", "internal/refresh", "internal/shards", "internal/waiting"}, outside: []string{lru, xxhash}},
+	"breaker":            {},
+	"internal/circuit":   {inside: []string{".", "breaker"}, outside: []string{gobreaker, redisClient}},
+	"internal/runner": {
+		inside:  []string{".", "internal/algo", "internal/circuit", "internal/permits", "internal/respguard", "internal/sometimes", "internal/wire", "lua"},
+		outside: []string{redisClient, otel, xxhash},
+	},
+	"global": {
+		inside:  []string{".", "breaker", "internal/algo", "internal/circuit", "internal/runner", "internal/waiting", "internal/wire", "lua"},
+		outside: []string{redisClient, otel, xxhash},
+	},
+	"sync": { // no limiter
+		inside:  []string{".", "internal/algo", "internal/circuit", "internal/wire", "lua", "breaker"},
+		outside: []string{redisClient, otel, xxhash},
+	},
+	"hybrid": {
+		inside: []string{
+			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
+			"internal/groups", "internal/classes", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
+			"breaker", "local", "sync",
+		},
+		outside: []string{redisClient, lru, xtime, otel, xxhash},
+	},
+	"hybrid/debug":             {inside: []string{".", "clientkey", "hybrid"}}, // an adapter, so that hybrid does not import net/http
+	"internal/ratelimitheader": {inside: []string{"."}},
+	"clientkey":                {inside: []string{"."}},
+	"internal/clientaddr":      {inside: []string{".", "clientkey"}},                                  // shared with the module grpclimit
+	"internal/gate":            {inside: []string{".", "internal/sometimes"}, outside: []string{lru}}, // shared with the module grpclimit
+	"httplimit":                {inside: []string{".", "clientkey", "internal/clientaddr", "internal/gate", "internal/ratelimitheader"}},
+	"otellimit":                {inside: []string{"."}, outside: []string{otel}},
+	"internal/filepoll":        {},
+	"internal/yamlbound":       {}, // shared by the modules limitfile/yamllimit and rls
+	"limitfile":                {inside: []string{".", "hybrid", "internal/filepoll"}, outside: []string{otel}},
+	"limittest":                {inside: []string{"."}}, // made for tests, but imports no test package
+}
+
+// example is the rule of all packages below examples/: programs that a user could copy, so only public packages.
+var example = rule{
+	inside:  []string{".", "breaker", "clientkey", "local", "global", "hybrid", "httplimit", "limitfile", "limittest"},
+	outside: []string{redisClient, miniredis, otel},
+}
+
+// tool is the rule of all packages below cmd/: programs for operators, which read the data in Redis. They need lua, also for
+// the keys that httplimit makes. They may not import test support, or a module that the library does not depend on anyway.
+var tool = rule{
+	inside:  []string{".", "clientkey", "internal/groups", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit", "limitfile"},
+	outside: []string{redisClient},
+}
+
+// ruleOf returns the rule of a package. ok is false for a package without a rule. free is true for test support: any package below
+// internal/test/. It may import all packages, and product may not import it.
+func ruleOf(pkg string) (r rule, free, ok bool) {
+	if r, ok := product[pkg]; ok {
+		return r, false, true
+	}
+	if strings.HasPrefix(pkg, "examples/") {
+		return example, false, true
+	}
+	if strings.HasPrefix(pkg, "cmd/") {
+		return tool, false, true
+	}
+	if strings.HasPrefix(pkg, "internal/test/") {
+		return rule{}, true, true
+	}
+	return rule{}, false, false
+}
+
+// isProduct reports whether users depend on a package, directly or not.
+func isProduct(pkg string) bool {
+	_, ok := product[pkg]
+	return ok
+}
+
+// checkImports returns one line for each package without a rule and for each import that no rule allows.
+func checkImports(pkgs []string, imports []edge) []string {
+	var bad []string
+	for _, p := range pkgs {
+		if _, _, ok := ruleOf(p); !ok {
+			bad = append(bad, fmt.Sprintf("package %s has no rule: say in internal/test/house/rules_test.go what it may import", p))
+		}
+	}
+	for _, e := range imports {
+		r, free, ok := ruleOf(e.from)
+		if e.test || free || !ok || r.allows(e) {
+			continue
+		}
+		bad = append(bad, fmt.Sprintf("%s: %s must not import %s (besides the standard library it may import: %s)",
+			e.at, e.from, e.to, r))
+	}
+	return bad
+}
+
+// allows reports whether the rule permits an import. Only tests may import packages made for tests.
+func (r rule) allows(e edge) bool {
+	switch {
+	case e.inside:
+		return slices.Contains(r.inside, e.to)
+	case below(e.to, "testing") || e.to == "net/http/httptest":
+		return false
+	case standard(e.to):
+		return true
+	default:
+		return slices.ContainsFunc(r.outside, func(p string) bool { return below(e.to, p) })
+	}
+}
+
+// String lists the packages that the rule allows.
+func (r rule) String() string {
+	all := slices.Concat(r.inside, r.outside)
+	if len(all) == 0 {
+		return "nothing"
+	}
+	return strings.Join(all, ", ") // "." is the root package
+}
+
+// below reports whether pkg is parent or a package below it.
+func below(pkg, parent string) bool {
+	return pkg == parent || strings.HasPrefix(pkg, parent+"/")
+}
+
+// standard reports whether an import path belongs to the standard library: its first element has no dot.
+func standard(pkg string) bool {
+	first, _, _ := strings.Cut(pkg, "/")
+	return !strings.Contains(first, ".")
+}
