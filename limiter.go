@@ -1,6 +1,11 @@
 package hybridlimit
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
 
 // Limiter decides whether a key may consume units. Implementations are safe for
 // concurrent use.
@@ -19,3 +24,150 @@ type Limiter interface {
 	// burst with RetryAfter Never.
 	AllowN(ctx context.Context, key string, n int64) (Result, error)
 }
+
+// Policy is the limit that a limiter enforces on a key.
+type Policy struct {
+	// Name is the limiter's name, as in Result.Policy. Empty: none.
+	Name string
+	// Limit is the key's limit: the limiter's own, or that of its LimitFor.
+	Limit Limit
+	// Shadow is true if the limiter decides and counts but denies nothing now,
+	// because of its configuration or a switch.
+	Shadow bool
+}
+
+// Describer is a Limiter that reports the limits that it enforces, so that an
+// adapter can publish them, for example in HTTP fields. The limiters of local,
+// global and hybrid are Describers.
+type Describer interface {
+	Limiter
+	// Name returns the limiter's name, as in Result.Policy. It never changes.
+	// Empty: none.
+	Name() string
+	// Policy returns the limit of key. It takes no units and does not ask
+	// Redis. It calls LimitFor and does not validate its answer. It does not
+	// know a limit that came with a call (AllowLimit).
+	Policy(key string) Policy
+}
+
+// DefaultMaxKeyBytes is the default for the longest key, in bytes. The bound keeps
+// one caller from filling the store.
+const DefaultMaxKeyBytes = 512
+
+// CheckRequest validates a key and a cost. It returns nil, or an error that wraps
+// ErrEmptyKey, ErrKeyTooLong or ErrCost. A maxKeyBytes of 0 means
+// DefaultMaxKeyBytes. A key may contain any bytes.
+func CheckRequest(key string, n int64, maxKeyBytes int) error {
+	if maxKeyBytes == 0 {
+		maxKeyBytes = DefaultMaxKeyBytes
+	}
+	switch {
+	case key == "":
+		return ErrEmptyKey
+	case len(key) > maxKeyBytes:
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrKeyTooLong, len(key), maxKeyBytes)
+	case n < 1:
+		return fmt.Errorf("%w: %d", ErrCost, n)
+	}
+	return nil
+}
+
+// CheckName reports whether s can be the name of a limiter or the prefix of its
+// keys: [A-Za-z0-9_.-]+, at most 128 bytes. Names are parts of Redis keys, so
+// braces, colons and spaces are excluded.
+func CheckName(s string) bool {
+	if s == "" || len(s) > 128 {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '_' || c == '.' || c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// The errors common to all limiters. Compare with errors.Is.
+var (
+	// ErrClosed is returned after the limiter was closed or shut down.
+	ErrClosed = errors.New("hybridlimit: limiter is closed")
+	// ErrUnavailable is returned when Redis gave no answer. The error also
+	// wraps the cause.
+	ErrUnavailable = errors.New("hybridlimit: Redis is unavailable")
+	// ErrExceedsBurst is returned by Wait and Reserve for a cost above the
+	// burst. Allow denies such a cost with RetryAfter Never.
+	ErrExceedsBurst = errors.New("hybridlimit: cost exceeds the burst")
+	// ErrNilClient is returned by constructors that need a Redis client.
+	ErrNilClient = errors.New("hybridlimit: Redis client is nil")
+	// ErrEmptyKey is returned for an empty key.
+	ErrEmptyKey = errors.New("hybridlimit: key is empty")
+	// ErrKeyTooLong is returned for a key above the configured length.
+	ErrKeyTooLong = errors.New("hybridlimit: key is too long")
+	// ErrCost is returned for a cost below 1.
+	ErrCost = errors.New("hybridlimit: cost must be at least 1")
+	// ErrInvalid matches every *InvalidError.
+	ErrInvalid = errors.New("hybridlimit: invalid configuration")
+	// ErrTooManyKeys is returned by Acquire if MaxKeys keys have running calls.
+	ErrTooManyKeys = errors.New("hybridlimit: too many keys have running calls")
+	// ErrUnsupported is returned by History for an algorithm that keeps no log, by
+	// a constructor for an algorithm that its package does not know or that
+	// another constructor is for, and by Allow of an Acquirer.
+	ErrUnsupported = errors.New("hybridlimit: algorithm is not supported")
+)
+
+// Violation is one invalid field of a configuration.
+type Violation struct {
+	Field   string // "Config.MaxKeys"
+	Value   any    // the invalid value
+	Problem string // "must not be negative"
+}
+
+// String returns the violation as one clause: `Config.MaxKeys (-1) must not be negative`.
+func (v Violation) String() string {
+	if s, ok := v.Value.(string); ok {
+		return fmt.Sprintf("%s (%q) %s", v.Field, s, v.Problem)
+	}
+	return fmt.Sprintf("%s (%v) %s", v.Field, v.Value, v.Problem)
+}
+
+// Violations collects the invalid fields of a configuration.
+type Violations []Violation
+
+// Add appends one violation.
+func (v *Violations) Add(field string, value any, problem string) {
+	*v = append(*v, Violation{field, value, problem})
+}
+
+// AddLimit appends the violations that l.Validate would report.
+func (v *Violations) AddLimit(l Limit) { l.violations(v) }
+
+// Err returns nil for no violations, else an *InvalidError of package pkg.
+func (v Violations) Err(pkg string) error {
+	if len(v) == 0 {
+		return nil
+	}
+	return &InvalidError{Package: pkg, Violations: v}
+}
+
+// InvalidError lists all violations of a configuration at once. It matches
+// ErrInvalid.
+type InvalidError struct {
+	Package    string     // the package that refused: "hybrid"
+	Violations Violations // at least one
+}
+
+// Error returns the package and each field with its value.
+func (e *InvalidError) Error() string {
+	clauses := make([]string, len(e.Violations))
+	for i, v := range e.Violations {
+		clauses[i] = v.String()
+	}
+	return e.Package + ": " + strings.Join(clauses, "; ")
+}
+
+// Is reports whether target is ErrInvalid.
+func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
