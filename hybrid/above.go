@@ -79,7 +79,7 @@ func (l *Limiter) noteAbove(e *entry, r *account.Plan, res hybridlimit.Result) {
 	now := l.hub.clock.Now()
 	e.lock()
 	defer e.unlock()
-	if !e.dead && e.plan.Load().Limit == r.Limit {
+	if !e.dead() && e.plan.Load().Limit == r.Limit {
 		e.account.NoteAbove(account.Refusal{
 			N: r.Burst + 1, Until: int64(hybridlimit.Never), Relook: now + l.hub.jitter(account.MaxView),
 			Left: res.Remaining, Reset: now + int64(res.ResetAfter),

@@ -30,7 +30,7 @@ func (l *Limiter) crowded(key string, now int64) bool {
 func (e *entry) mayGo(now int64) bool {
 	e.lock()
 	defer e.unlock()
-	if e.dead {
+	if e.dead() {
 		return true
 	}
 	c := account.Conditions{Broken: e.lim.alone(e.tag()), Fallback: e.share(e.plan.Load())}

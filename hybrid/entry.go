@@ -36,10 +36,9 @@ type entry struct {
 	lim  *Limiter
 	node ratesync.Node
 
-	mu      sync.Mutex   // guards the fields below; never held across I/O; use lock and unlock
-	*whole               // set while mu is held, and while the account does not fit compact
-	dead    bool         // evicted: look the key up again
-	asked   refresh.Mark // the next question to Config.LimitFor; the note is a kind of standing limit
+	mu      sync.Mutex       // guards the fields below; never held across I/O; use lock and unlock
+	*whole                   // set while mu is held, and while the account does not fit compact
+	asks    refresh.Deadline // the next question to Config.LimitFor, whose note is a kind of standing limit; see dead
 	compact account.Compact
 }
 
@@ -215,7 +214,7 @@ func (e *entry) freeze() (op wire.Op, age int64, ok bool) {
 	l := e.lim
 	e.lock()
 	defer e.unlock()
-	if e.dead {
+	if e.dead() {
 		return wire.Op{}, -1, false
 	}
 	epoch, now := l.hub.clock.Stamp() // the sync may be due long after the last call
@@ -243,7 +242,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 	sent := e.waiters.Sent()
 	defer l.found(sent.Bucket, a.Level) // runs last, when the lock is free
 	ans := account.Answer{Answer: a.Answer, RedisNow: a.RedisNow, Sent: l.hub.clock.At(a.Sent)}
-	if e.dead { // closed meanwhile
+	if e.dead() { // closed meanwhile
 		l.count.book(e.account.ReceiveClosed(ans))
 		e.unlock()
 		return
@@ -377,7 +376,7 @@ func (e *entry) owesNothing() bool { return e.whole == nil && e.compact.Owed() =
 // would stay in memory until Redis is back. If the entry is still queued later, freeze sends nothing. Call die under e.mu: an
 // entry's lock is taken before a lane's, and no method that locks an entry is called under a lane's lock.
 func (e *entry) die() {
-	e.dead = true
+	e.asks = evicted
 	e.lim.hub.engine.Remove(e.tag(), e)
 }
 

@@ -148,7 +148,7 @@ func (l *Limiter) viewOf(at place) (v algo.View) {
 	}
 	e.lock()
 	defer e.unlock()
-	if p := e.plan.Load(); !e.dead && p.Limit == at.plan.Limit {
+	if p := e.plan.Load(); !e.dead() && p.Limit == at.plan.Limit {
 		v = e.account.Told(&account.Conditions{Bucket: p.Bucket, Window: p.Window, Floor: p.Floor})
 	}
 	return v
@@ -226,7 +226,7 @@ func (l *Limiter) refused(key string, at place, n int64) (r account.Refusal, now
 	e.lock()
 	defer e.unlock()
 	r, now = e.account.Refusal(), l.hub.clock.Now()
-	return r, now, !e.dead && e.plan.Load().Limit == at.plan.Limit && r.Holds(n, now)
+	return r, now, !e.dead() && e.plan.Load().Limit == at.plan.Limit && r.Holds(n, now)
 }
 
 // refuse notes a refusal of n units that was received at now. An earlier refusal of at most n units stays while it holds. Only

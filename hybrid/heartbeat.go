@@ -104,7 +104,6 @@ func (b *heartbeat) beat() {
 			for _, v := range l.views {
 				v.beatDenials()
 			}
-			l.ageLimits(h.clock.Now())
 			if l.flight != nil {
 				l.flight.sayFloor()
 			}

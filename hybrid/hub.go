@@ -19,7 +19,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/classes"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
-	"github.com/hybridlimit/hybridlimit/internal/refresh"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/sometimes"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -226,7 +225,7 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 	l.fleet.Hint, l.fleet.Classes = int64(h.cfg.FleetSize), int64(len(shared.views))
 	note := func() {}
 	defer func() { note() }() // without h.mu
-	l.questions.rule = refresh.New(cfg.LimitRefresh)
+	l.questions.every = cfg.LimitRefresh
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {

@@ -201,11 +201,11 @@ func (x *explanation) look(key string) {
 	}
 	e.lock()
 	defer e.unlock()
-	if e.dead {
+	if e.dead() {
 		return
 	}
 	x.known, x.had, x.account, x.word, x.waiting = true, e.plan.Load(), e.account, account.UnitsOf(e.word.Load()), e.waiters.Len()
-	x.standing, x.asks = e.standing(), x.l.questions.rule.Due(e.asked, x.l.hub.clock.Now())
+	x.standing, x.asks = e.standing(), e.asks.Due(x.l.hub.clock.Now())
 }
 
 // adapt gives the copy the plan that the next call without a limit would give the key: see lockBy, and exactRange for keys that Redis

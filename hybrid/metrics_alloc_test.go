@@ -120,7 +120,7 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 		charge(e)
 		e.Freeze(time.Time{})
 		e.lock()
-		e.dead = true
+		e.asks = evicted
 		e.unlock()
 		e.Settle(answer)
 		if looks != 4 {

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"math"
 	"sync/atomic"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
@@ -13,11 +14,10 @@ import (
 // questions decides when the limit of a key is looked up (Settings.Keys, Config.LimitFor), and when that is done
 // again for a key in memory.
 type questions struct {
-	rule refresh.Rule
+	every time.Duration // Config.LimitRefresh
 	// voids counts the calls of Invalidate, InvalidateAll and voidLimits. An answer is void if the number has changed since its question: the
 	// question may be the older of the two.
 	voids atomic.Uint64
-	aged  int64 // ns: the last pass of ageLimits; the heartbeat's goroutine owns it
 }
 
 // question is a question to Config.LimitFor, or none.
@@ -30,18 +30,18 @@ type question struct {
 // question begins a question. Call it before Config.LimitFor.
 func (s *questions) question(now int64) question { return question{true, now, s.voids.Load()} }
 
-// mark returns the mark of a key whose limit is the answer to q.
-func (s *questions) mark(q question) refresh.Mark {
+// next returns the deadline of a key whose limit is the answer to q.
+func (s *questions) next(q question) refresh.Deadline {
 	if s.voids.Load() != q.voids {
 		return 0
 	}
-	return s.rule.Next(q.at)
+	return refresh.Next(s.every, q.at)
 }
 
 // renewal is a question about the limit of a key in memory. A call asks at most one.
 type renewal struct {
-	e    *entry // nil: not asked
-	mark refresh.Mark
+	e    *entry           // nil: not asked
+	next refresh.Deadline // of e, until there is a newer question
 	at   place
 }
 
@@ -54,11 +54,11 @@ func (l *Limiter) renews(e *entry, key string, r *renewal) bool {
 		return false
 	}
 	now := l.hub.clock.Now()
-	if !l.questions.rule.Due(e.asked, now) {
+	if !e.asks.Due(now) {
 		return false
 	}
-	e.asked = l.questions.rule.Next(now).With(e.asked.Note())
-	r.e, r.mark = e, e.asked
+	e.asks = refresh.Next(l.questions.every, now).With(e.asks.Note())
+	r.e, r.next = e, e.asks
 	e.unlock()
 	var err error
 	if r.at, err = l.place(key); err != nil {
@@ -70,9 +70,9 @@ func (l *Limiter) renews(e *entry, key string, r *renewal) bool {
 }
 
 // answers reports whether there is an answer for the entry, and no newer question. Call it under e.mu.
-func (r *renewal) answers(e *entry) bool { return r.e == e && r.at.from.asked && e.asked == r.mark }
+func (r *renewal) answers(e *entry) bool { return r.e == e && r.at.from.asked && e.asks == r.next }
 
-// The notes of entry.asked. LimitFor may answer with a limit that counts nothing for a key that has an account. The account keeps
+// The notes of entry.asks. LimitFor may answer with a limit that counts nothing for a key that has an account. The account keeps
 // its plan, and the note stands for the limit.
 const (
 	countsUnits uint8 = iota
@@ -87,7 +87,7 @@ var standingPlans = [...]*account.Plan{
 
 // standing returns the plan under which calls without a limit are decided. Call it under e.mu.
 func (e *entry) standing() *account.Plan {
-	if note := e.asked.Note(); note != countsUnits {
+	if note := e.asks.Note(); note != countsUnits {
 		return standingPlans[note]
 	}
 	return e.plan.Load()
@@ -96,16 +96,16 @@ func (e *entry) standing() *account.Plan {
 // own makes LimitFor's answer the key's own limit, and returns its plan. The caller gives it to the entry if it counts. Call it
 // under e.mu.
 func (e *entry) own(at place, now int64) *account.Plan {
-	e.asked = e.lim.questions.mark(at.from)
+	e.asks = e.lim.questions.next(at.from)
 	switch {
 	case !account.Static(at.plan.Limit):
 		return e.next(at.plan, now)
 	case account.Static(e.plan.Load().Limit): // nothing is owed
 		e.plan.Store(at.plan)
 	case at.plan.Limit.Algorithm == hybridlimit.AlgUnlimited:
-		e.asked = e.asked.With(standsUnlimited)
+		e.asks = e.asks.With(standsUnlimited)
 	default:
-		e.asked = e.asked.With(standsBlocked)
+		e.asks = e.asks.With(standsBlocked)
 	}
 	e.begin(now) // ends the budget
 	return at.plan
@@ -135,9 +135,22 @@ func (e *entry) next(p *account.Plan, now int64) *account.Plan {
 // it. Call it under e.mu.
 func (e *entry) adaptBack(p *account.Plan, now int64) {
 	if e.plan.Load() != p {
-		e.asked = e.asked.Void()
+		e.void()
 	}
 	e.adapt(p, now)
+}
+
+// evicted is the deadline of an entry that was evicted: look the key up again.
+const evicted = -1
+
+// dead reports whether the entry was evicted. Call it under e.mu.
+func (e *entry) dead() bool { return e.asks == evicted }
+
+// void makes the next call ask LimitFor. Call it under e.mu.
+func (e *entry) void() {
+	if !e.dead() {
+		e.asks = e.asks.Void()
+	}
 }
 
 // asksAt returns the time (ns) by which the next call must take the slow path for the sake of LimitFor. A budget may be spent
@@ -147,10 +160,10 @@ func (e *entry) asksAt(now int64) int64 {
 	switch {
 	case !l.keyed() || e.plan.Load().From == account.FromCall:
 		return math.MaxInt64
-	case e.asked.Note() != countsUnits:
+	case e.asks.Note() != countsUnits:
 		return now
 	}
-	return l.questions.rule.At(e.asked, now)
+	return e.asks.At()
 }
 
 // Invalidate makes the next call for key ask Config.LimitFor for its limit, in this process, without waiting for
@@ -170,7 +183,7 @@ func (l *Limiter) Invalidate(key string) error {
 		if e := v.store.peek(key); e != nil {
 			e.lock()
 			e.begin(l.hub.clock.Now()) // ends the budget
-			e.asked = e.asked.Void()
+			e.void()
 			e.unlock()
 		}
 	}
@@ -194,23 +207,8 @@ func (l *Limiter) voidLimits() {
 	l.questions.voids.Add(1)
 	l.each(func(e *entry) {
 		e.mu.Lock()
-		e.asked = e.asked.Void()
+		e.void()
 		e.mu.Unlock()
 	})
 	l.hub.clock.Void()
-}
-
-// ageLimits voids marks that are due, before they wrap around: a key may have had no call for as long. The heartbeat calls it.
-func (l *Limiter) ageLimits(now int64) {
-	if !l.keyed() || now-l.questions.aged < l.questions.rule.Wraps()/4 {
-		return
-	}
-	l.questions.aged = now
-	l.each(func(e *entry) {
-		e.mu.Lock()
-		if l.questions.rule.Due(e.asked, now) {
-			e.asked = e.asked.Void()
-		}
-		e.mu.Unlock()
-	})
 }

@@ -99,16 +99,16 @@ func TestNoBudgetBesideAQuestion(t *testing.T) {
 			ev.end(account.Verdict{})
 			return e.word.Load() != 0
 		}
-		was := e.asked
+		was := e.asks
 		for _, c := range []struct {
 			name  string
-			mark  refresh.Mark
+			asks  refresh.Deadline
 			loads bool
 		}{{"asked", was, true}, {"to be asked", was.Void(), false}, {"blocked", was.With(standsBlocked), false}, {"unlimited", was.With(standsUnlimited), false}} {
-			if e.asked = c.mark; loads() != c.loads {
+			if e.asks = c.asks; loads() != c.loads {
 				t.Errorf("%s: an event loads a budget: %v, want %v", c.name, !c.loads, c.loads)
 			}
 		}
-		e.asked = was
+		e.asks = was
 	})
 }

@@ -231,7 +231,7 @@ func (l *Limiter) settled(ctx context.Context, e *entry, w *account.Waiter, twic
 		if w = nil; twice {
 			twice = false
 			e.lock()
-			if e.dead {
+			if e.dead() {
 				e.unlock()
 				return false, nil
 			}
@@ -259,7 +259,7 @@ func (l *Limiter) beside(e *entry, n int64, ans wire.Answer) (holds bool) {
 		return false
 	}
 	e.lock()
-	if e.dead {
+	if e.dead() {
 		e.unlock()
 		return false
 	}

@@ -209,12 +209,12 @@ func (h *Hub) suspect() {
 func (e *entry) tells(lost int64) bool {
 	e.lock()
 	defer e.unlock()
-	return !e.dead && e.account.Tells(e.plan.Load().Bucket, lost)
+	return !e.dead() && e.account.Tells(e.plan.Load().Bucket, lost)
 }
 
 // again marks the view for the next sync if it is not newer than a loss, and reports whether it did.
 func (e *entry) again(lost int64) bool {
 	e.lock()
 	defer e.unlock()
-	return !e.dead && e.account.Resync(e.plan.Load().Bucket, lost)
+	return !e.dead() && e.account.Resync(e.plan.Load().Bucket, lost)
 }

@@ -241,7 +241,7 @@ func (l *Limiter) writeOff() {
 	now := l.hub.clock.Now()
 	l.store.each(func(e *entry) {
 		e.mu.Lock()
-		if e.dead || e.dieEmpty() {
+		if e.dead() || e.dieEmpty() {
 			e.mu.Unlock()
 			return
 		}

@@ -201,7 +201,7 @@ func (l *Limiter) lockBy(key string, given *account.Plan, known *place) (*entry,
 		case l.closed.Load(): // checked under the lock: see writeOff
 			e.unlock()
 			return nil, nil, res, hybridlimit.ErrClosed
-		case e.dead:
+		case e.dead():
 			e.unlock()
 		case want == nil && !at.from.asked && l.renews(e, key, &again): // the entry is not locked any more
 		default:

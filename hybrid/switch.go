@@ -323,7 +323,7 @@ func (l *Limiter) settleLater() {
 func (e *entry) quiet() {
 	e.lock()
 	defer e.unlock()
-	if !e.dead {
+	if !e.dead() {
 		e.account.Unstick()
 	}
 }

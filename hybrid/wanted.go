@@ -93,7 +93,7 @@ func (e *entry) holds() bool {
 func (e *entry) wantedElsewhere() {
 	e.lock()
 	defer e.unlock()
-	if e.dead {
+	if e.dead() {
 		return
 	}
 	epoch, now := e.lim.hub.clock.Stamp()

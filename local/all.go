@@ -158,7 +158,7 @@ func lockAll(parts []*part, now time.Time) error {
 				unknown = append(unknown, p)
 			}
 			if e := p.place.entry; e != nil {
-				p.place.own, p.place.asked = e.own, e.asked // it may have to make room for another part
+				p.place.own, p.place.asks = e.own, e.asks // it may have to make room for another part
 			}
 		}
 		if len(unknown) == 0 {

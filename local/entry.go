@@ -10,10 +10,10 @@ import (
 // entry holds the data of a key. It is the first part of a kept.
 type entry struct {
 	*rare
-	plan  *plan         // the limit in force: that of the last call
-	state state         // in the same kept
-	asked refresh.Mark  // the next question to LimitFor
-	seen  time.Duration // shard time of the last call
+	plan  *plan            // the limit in force: that of the last call
+	state state            // in the same kept
+	asks  refresh.Deadline // the next question to LimitFor
+	seen  time.Duration    // shard time of the last call
 }
 
 // rare is the part of an entry that most keys do not need.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/classes"
-	"github.com/hybridlimit/hybridlimit/internal/refresh"
 	"github.com/hybridlimit/hybridlimit/internal/shards"
 )
 
@@ -85,7 +84,6 @@ func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time
 		view.class = class
 		l.views = append(l.views, &view)
 	}
-	l.questions.rule = refresh.New(cfg.LimitRefresh)
 	l.counting.Store(uint32(limit.Algorithm))
 	base := newPlan(limit, cfg.IdleAfter, start)
 	l.base.Store(base)

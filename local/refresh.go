@@ -10,7 +10,6 @@ import (
 
 // questions decides when LimitFor is asked again about a key that is held.
 type questions struct {
-	rule refresh.Rule
 	// voids counts the calls of Invalidate and InvalidateAll. An answer is void if the number has changed
 	// since its question: the question may be the older of the two.
 	voids   atomic.Uint64
@@ -19,8 +18,8 @@ type questions struct {
 
 // question is a question to LimitFor about a key, and its answer.
 type question struct {
-	of    *entry // nil: the key was not held
-	mark  refresh.Mark
+	of    *entry           // nil: the key was not held
+	next  refresh.Deadline // without a newer question
 	voids uint64
 	base  hybridlimit.Limit
 
@@ -30,28 +29,17 @@ type question struct {
 }
 
 // due reports whether LimitFor must be asked about the key. The shard is locked. asks
-// reports whether the call may ask about a key that is held. If it may not, the due mark
-// is made void: it would wrap around.
+// reports whether the call may ask about a key that is held.
 func (l *Limiter) due(at *place, now time.Duration, asks bool) bool {
-	e := at.entry
-	if e == nil {
-		return true
-	}
-	if !l.questions.rule.Due(e.asked, int64(now)) && now-e.seen < l.cfg.LimitRefresh {
-		return false
-	}
-	if !asks {
-		e.asked = 0
-	}
-	return asks
+	return at.entry == nil || asks && at.entry.asks.Due(int64(now))
 }
 
 // question begins a question that is due. The shard is locked. Until the answer has
 // come, other calls decide by the old limit and do not ask.
 func (l *Limiter) question(at *place, now time.Duration) question {
-	q := question{of: at.entry, voids: l.questions.voids.Load(), base: at.base.limit, mark: l.questions.rule.Next(int64(now))}
+	q := question{of: at.entry, voids: l.questions.voids.Load(), base: at.base.limit, next: refresh.Next(l.cfg.LimitRefresh, int64(now))}
 	if q.of != nil {
-		q.of.asked, q.of.seen = q.mark, max(q.of.seen, now) // else due would not look at the mark of a key that was idle
+		q.of.asks = q.next
 	}
 	return q
 }
@@ -74,19 +62,19 @@ func (l *Limiter) answer(at *place, now time.Duration, q *question) error {
 		l.questions.invalid.Add(1)
 		return nil
 	}
-	mark := q.mark
+	next := q.next
 	if l.questions.voids.Load() != q.voids {
-		mark = 0
+		next = 0
 	}
 	if e == nil {
-		at.own, at.asked = q.own, mark
+		at.own, at.asks = q.own, next
 		return nil
 	}
-	if e != q.of || e.asked != q.mark {
+	if e != q.of || e.asks != q.next {
 		return nil
 	}
 	before := at.limit(nil)
-	e.asked = mark
+	e.asks = next
 	if e.own != q.own {
 		e.write().own = q.own
 	}
@@ -116,7 +104,7 @@ func (l *Limiter) Invalidate(key string) error {
 		return errClosed
 	}
 	if e, ok := at.keys.Peek(key); ok {
-		e.asked = 0
+		e.asks = 0
 	}
 	return nil
 }
@@ -134,7 +122,7 @@ func (l *Limiter) InvalidateAll() error {
 			return errClosed
 		}
 		for _, e := range s.keys.Values() {
-			e.asked = 0
+			e.asks = 0
 		}
 		s.mu.Unlock()
 	}

@@ -93,7 +93,7 @@ func TestLimitForIsAskedAgain(t *testing.T) {
 					t.Errorf("%v: no question after %v without a call", every, idle)
 				}
 			}
-			// Calls with limits of their own do not ask. The mark would wrap around meanwhile.
+			// Calls with limits of their own do not ask.
 			for range 64 {
 				time.Sleep(every / 2)
 				before := a.asked.Load()

@@ -65,7 +65,7 @@ type place struct {
 	key   string
 	entry *entry // nil: the key is not held
 	own   *plan  // from LimitFor, for a key that is not held
-	asked refresh.Mark
+	asks  refresh.Deadline
 	peeks bool // the call is no use of the key
 }
 
@@ -103,7 +103,7 @@ func (s *shard) enter(at *place, p *plan) {
 		s.keys.RemoveOldest()
 	}
 	at.entry = newEntry(p, at.own)
-	at.entry.asked = at.asked
+	at.entry.asks = at.asks
 	s.keys.Add(strings.Clone(at.key), at.entry)
 }
 

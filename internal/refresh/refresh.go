@@ -1,11 +1,9 @@
-// Package refresh decides when Config.LimitFor is asked again about a key. It keeps 14 bits for a key, which fit into the
-// padding of an entry.
+// Package refresh decides when Config.LimitFor is asked again about a key: at one deadline for each key.
 package refresh
 
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"math/rand/v2"
 	"time"
 
@@ -29,83 +27,37 @@ func Check(bad *hybridlimit.Violations, every time.Duration) {
 	}
 }
 
-// Mark is the time of the next question about a key, as a number of units since time 0. The numbers wrap around. The zero Mark
-// is due. The upper two bits hold a note of the user.
-type Mark uint16
+// Deadline is the time (ns, not negative) of the next question about a key. The zero Deadline is due. The two lowest bits hold a
+// note of the user, so that the memory of a key needs no field for it.
+type Deadline int64
 
-const (
-	timeBits = 14
-	mask     = 1<<timeBits - 1
-)
+const noteBits = 3
 
 // Note returns the note, 0 to 3.
-func (m Mark) Note() uint8 { return uint8(m >> timeBits) }
+func (d Deadline) Note() uint8 { return uint8(d & noteBits) }
 
-// With returns the mark with another note, 0 to 3.
-func (m Mark) With(note uint8) Mark { return m&mask | Mark(note)<<timeBits }
+// With returns the deadline with another note, 0 to 3.
+func (d Deadline) With(note uint8) Deadline { return d&^noteBits | Deadline(note) }
 
-// Void returns the mark with the same note, and due.
-func (m Mark) Void() Mark { return m &^ mask }
+// Void returns a deadline with the same note, and due.
+func (d Deadline) Void() Deadline { return d & noteBits }
 
-// Rule is the LimitRefresh of a limiter. A question is due when half to the whole of it has passed since the last one. The time
-// is random, so that keys that were asked about together do not stay together.
-type Rule struct {
-	shift uint8 // a unit is 2^shift ns
-	most  int64 // units: the whole of LimitRefresh
-}
+// At returns the time (ns) at which the question is due.
+func (d Deadline) At() int64 { return int64(d &^ noteBits) }
 
-const (
-	// parts is the least number of units in an interval, unless they would be shorter than 2^minShift ns (4 ms). There are less
-	// than twice as many. More parts spread keys more evenly, and marks wrap around sooner.
-	parts    = 512
-	minShift = 22
-)
+// Due reports whether the time has come.
+func (d Deadline) Due(now int64) bool { return d.At() <= now }
 
-// New returns the rule of a valid LimitRefresh.
-func New(every time.Duration) Rule {
+// Next returns the deadline after a question that is asked at now (ns): half to the whole of a valid LimitRefresh later. The time is
+// random, so that keys that were asked about together do not stay together. It has no note, and is not zero.
+func Next(every time.Duration, now int64) Deadline {
 	if every == 0 {
 		every = Default
 	}
-	shift := max(minShift, bits.Len64(uint64(every)/parts)-1)
-	return Rule{shift: uint8(shift), most: int64(every) >> shift}
-}
-
-// Next returns the mark of a question that is asked at now (ns, not negative). It has no note.
-func (r Rule) Next(now int64) Mark {
-	half := r.most / 2
-	m := Mark(now>>r.shift+half+rand.Int64N(r.most-half)+1) & mask
-	if m == 0 {
-		m = mask // one unit earlier
+	half := int64(every) / 2
+	after := half + rand.Int64N(int64(every)-half) + 1
+	if after > math.MaxInt64-now {
+		return math.MaxInt64 &^ noteBits
 	}
-	return m
-}
-
-// left returns the units until the mark's time: 0 or less if it has come.
-func (r Rule) left(m Mark, now int64) int64 {
-	left := (int64(m) - now>>r.shift) & mask
-	if left > r.most {
-		left -= mask + 1
-	}
-	return left
-}
-
-// Due reports whether the time of a mark has come. A due mark must be replaced, by Next or Void, within Wraps: after that it can
-// look like a mark of the future.
-func (r Rule) Due(m Mark, now int64) bool { return m&mask == 0 || r.left(m, now) <= 0 }
-
-// At returns the time (ns) at which the mark is due: at most now if it is due.
-func (r Rule) At(m Mark, now int64) int64 {
-	if r.Due(m, now) {
-		return now
-	}
-	return (now>>r.shift + r.left(m, now)) << r.shift
-}
-
-// Wraps returns the time (ns) for which a due mark stays due.
-func (r Rule) Wraps() int64 {
-	left := mask - r.most - 1
-	if left > math.MaxInt64>>r.shift {
-		return math.MaxInt64
-	}
-	return left << r.shift
+	return Deadline(now+after) &^ noteBits
 }

@@ -10,46 +10,35 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// TestDue checks that a mark is due after half to the whole of the interval, and stays due until it wraps around.
-func TestDue(t *testing.T) {
+// TestNext checks that a deadline comes after half to the whole of the interval, and that notes leave it alone.
+func TestNext(t *testing.T) {
 	for _, every := range []time.Duration{Shortest, 37 * time.Millisecond, time.Second, time.Minute, 72 * time.Hour} {
-		r := New(every)
 		for i := range int64(2000) {
 			asked := i * 977 * (int64(every) / 100)
-			m := r.Next(asked)
-			if m == 0 {
-				t.Fatalf("%v: the mark of %d is zero", every, asked)
+			d := Next(every, asked)
+			after := time.Duration(d.At() - asked)
+			if d == 0 || after > every || after < every/2-noteBits {
+				t.Fatalf("%v: due after %v", every, after)
 			}
-			at := r.At(m, asked)
-			// The first unit may have begun before asked, a unit may not divide the interval, and a mark is not 0.
-			if after := at - asked; after > int64(every) || after < int64(every)/2-2<<r.shift-int64(every)%(1<<r.shift) {
-				t.Fatalf("%v: due after %v", every, time.Duration(after))
-			}
-			if r.At(m.With(3), asked) != at || m.With(3).Note() != 3 || m.With(3).With(0) != m {
+			if d.Note() != 0 || d.With(3).At() != d.At() || d.With(3).Note() != 3 || d.With(3).With(0) != d {
 				t.Fatalf("%v: a note changes the time", every)
 			}
-			if v := m.With(2).Void(); !r.Due(v, asked) || v.Note() != 2 {
-				t.Fatalf("%v: %x voided is %x", every, m, v)
+			if v := d.With(2).Void(); !v.Due(0) || v.Note() != 2 {
+				t.Fatalf("%v: %x voided is %x", every, d, v)
 			}
-			if r.Due(m, at-1) {
-				t.Fatalf("%v: due before %v", every, time.Duration(at-asked))
-			}
-			for _, late := range []int64{0, 1, int64(every), r.Wraps() / 2, r.Wraps() - 1<<r.shift} {
-				if now := at + late; !r.Due(m, now) || r.At(m, now) != now {
-					t.Fatalf("%v: not due %v after its time", every, time.Duration(late))
-				}
+			if d.Due(d.At()-1) || !d.Due(d.At()) || !d.Due(math.MaxInt64) {
+				t.Fatalf("%v: due before its time, or not from then on", every)
 			}
 		}
 	}
 }
 
-// TestMarksAreSpread checks that the marks of one moment are spread over half of the interval.
-func TestMarksAreSpread(t *testing.T) {
-	r := New(0)
+// TestDeadlinesAreSpread checks that the deadlines of one moment are spread over half of the interval.
+func TestDeadlinesAreSpread(t *testing.T) {
 	perSecond := map[int64]int{}
 	const keys = 30_000
 	for range keys {
-		perSecond[r.At(r.Next(0), 0)/int64(time.Second)]++
+		perSecond[Next(0, 0).At()/int64(time.Second)]++
 	}
 	for s, n := range perSecond {
 		if n > 2*keys/30 {
@@ -62,16 +51,15 @@ func TestMarksAreSpread(t *testing.T) {
 }
 
 func TestNever(t *testing.T) {
-	r := New(hybridlimit.Never)
-	m := r.Next(math.MaxInt64 / 1000)
-	if r.Due(m, math.MaxInt64/4) || r.At(m, 0) <= 0 || r.Wraps() <= 0 {
-		t.Errorf("a mark of %+v is due at %d, and wraps after %d", r, r.At(m, 0), r.Wraps())
+	for _, now := range []int64{0, 1, math.MaxInt64 / 2, math.MaxInt64 - 1} {
+		if d := Next(hybridlimit.Never, now); d.Due(math.MaxInt64/4) || d.Note() != 0 {
+			t.Errorf("asked at %d: due at %d", now, d.At())
+		}
 	}
-	if !r.Due(0, 1) {
-		t.Error("the zero mark is not due")
+	if !Deadline(0).Due(0) {
+		t.Error("the zero deadline is not due")
 	}
 }
-
 func TestCheck(t *testing.T) {
 	for every, want := range map[time.Duration]string{
 		-1: "must not be negative", time.Millisecond: "must be at least 10ms, or 0 for 1m0s", 0: "", Shortest: "", hybridlimit.Never: "",
