@@ -341,10 +341,10 @@ func waste(ctx context.Context, parts []*part) {
 		if p.back.Refund > 0 {
 			// Unlike Refund, this counts no returned units: none were admitted.
 			if _, _, ok := l.askWithin(context.WithoutCancel(ctx), p.at, p.back, l.patience()); ok {
-				l.count.refunded.Add(p.N)
+				l.count.Refunded.Add(p.N)
 				continue
 			}
 		}
-		l.count.lost.Add(p.N)
+		l.count.Lost.Add(p.N)
 	}
 }

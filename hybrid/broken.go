@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"log/slog"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
@@ -40,9 +42,9 @@ func (h *Hub) worst() breaker.State {
 func (h *Hub) refusing(tag int, refusing bool, err error) {
 	h.clock.Void() // budgets may hold credit, which depends on Redis
 	if refusing {
-		h.log.event(msgRefuses, slog.Int("tag", tag), slog.Any("cause", err))
+		h.log.Event(tell.MsgRefuses, slog.Int("tag", tag), slog.Any("cause", err))
 	} else {
-		h.log.event(msgTakes, slog.Int("tag", tag))
+		h.log.Event(tell.MsgTakes, slog.Int("tag", tag))
 	}
 }
 
@@ -52,7 +54,7 @@ func (h *Hub) refusing(tag int, refusing bool, err error) {
 func (h *Hub) renamed(tag int) {
 	name := newIdentity()
 	h.beatsAs.Store(&name)
-	h.log.event(msgRenamed, slog.Int("tag", tag))
+	h.log.Event(tell.MsgRenamed, slog.Int("tag", tag))
 }
 
 // newIdentity returns 128 random bits in hex.

@@ -217,7 +217,7 @@ func (l *ConcurrencyLimiter) acquire(ctx context.Context, key string, n int64) (
 func (l *ConcurrencyLimiter) decide(e *permitEntry, res hybridlimit.Result, n int64) (hybridlimit.Permit, hybridlimit.Result, error) {
 	b := l.base
 	res.Policy = b.cfg.Name
-	b.count.decided(res.Source, res.Allowed, n)
+	b.count.Decided(res.Source, res.Allowed, n)
 	if !res.Allowed {
 		return free(b.shadowed(res, n), n)
 	}
@@ -259,7 +259,7 @@ func (l *ConcurrencyLimiter) limitOf(key string) (most int64, own bool, err erro
 	bad.AddLimit(limit)
 	addRate(&bad, "Limit", limit)
 	if err := bad.Err("hybrid"); err != nil {
-		b.count.badLimits.Add(1)
+		b.count.BadLimits.Add(1)
 		return 0, false, fmt.Errorf("hybrid: ConcurrencyConfig.LimitFor(%q): %w", key, err)
 	}
 	return limit.BurstSize(), true, nil

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
@@ -87,8 +89,8 @@ func (l *ConcurrencyLimiter) flush() {
 		calls, permits := s.taken, s.passed
 		s.taken, s.passed = 0, 0
 		s.mu.Unlock()
-		l.base.count.allowed[hybridlimit.SourceLease].Add(calls)
-		l.base.count.admitted.Add(permits)
+		l.base.count.Allowed[hybridlimit.SourceLease].Add(calls)
+		l.base.count.Admitted.Add(permits)
 	}
 }
 
@@ -207,7 +209,7 @@ const (
 func (l *ConcurrencyLimiter) sayFloor() {
 	switch h := l.base.hub; {
 	case l.floored.CompareAndSwap(floorDue, floorSaid):
-		h.log.event(msgFloor, slog.String("limiter", l.base.cfg.Name), slog.Int64("floor", l.floor), slog.Int64("fleet", l.base.fleet.Size()))
+		h.log.Event(tell.MsgFloor, slog.String("limiter", l.base.cfg.Name), slog.Int64("floor", l.floor), slog.Int64("fleet", l.base.fleet.Size()))
 	case h.worst() == breaker.Closed && !l.base.mute():
 		l.floored.Store(0)
 	}

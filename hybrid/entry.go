@@ -121,9 +121,9 @@ func (e *entry) settleDown() {
 // begin takes back the budget and ends leases that are over. Every event starts here.
 func (e *entry) begin(now int64) {
 	spent, expired := e.account.Begin(account.UnitsOf(e.word.Swap(0)), now)
-	e.lim.count.drained(spent.Kind, spent.Units)
+	e.lim.count.Drained(spent.Kind, spent.Units)
 	if expired > 0 {
-		e.lim.count.expired.Add(expired)
+		e.lim.count.Expired.Add(expired)
 	}
 }
 
@@ -203,8 +203,8 @@ func (e *entry) Freeze(time.Time) (wire.Op, bool) {
 	}
 	op, age, ok := e.freeze()
 	if ok {
-		e.lim.count.ops.Add(1)
-		e.lim.hist.stale(age)
+		e.lim.count.Ops.Add(1)
+		e.lim.hist.Stale(age)
 	}
 	return op, ok
 }
@@ -227,7 +227,7 @@ func (e *entry) freeze() (op wire.Op, age int64, ok bool) {
 	age = e.account.ViewAge(now)
 	e.begin(now)
 	said, books, ok := e.account.Send(&c, p, &e.waiters, now)
-	l.count.book(books)
+	l.count.Book(books)
 	e.end(&c, epoch, now)
 	if !ok {
 		e.lookAgain(&c, now)
@@ -243,7 +243,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 	defer l.found(sent.Bucket, a.Level) // runs last, when the lock is free
 	ans := account.Answer{Answer: a.Answer, RedisNow: a.RedisNow, Sent: l.hub.clock.At(a.Sent)}
 	if e.dead() { // closed meanwhile
-		l.count.book(e.account.ReceiveClosed(ans))
+		l.count.Book(e.account.ReceiveClosed(ans))
 		e.unlock()
 		return
 	}
@@ -254,7 +254,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 	l.hub.clocks.heard(e.tag(), a.RedisNow, ans.Sent, now)
 	ans.At = l.hub.clocks.at(e.tag(), a.RedisNow, ans.Sent, now)
 	answered, next, books := e.account.Receive(&c, p, &e.waiters, ans, now)
-	l.count.book(books)
+	l.count.Book(books)
 	e.end(&c, epoch, now)
 	for _, w := range answered {
 		e.describe(&w.Verdict, &c, now)
@@ -280,13 +280,13 @@ func (e *entry) lookAgain(c *account.Conditions, now int64) {
 }
 
 // Uncertain implements ratesync.Item.
-func (e *entry) Uncertain(op wire.Op) { e.lim.count.uncertain.Add(op.Asked()) }
+func (e *entry) Uncertain(op wire.Op) { e.lim.count.Uncertain.Add(op.Asked()) }
 
 // Drop implements ratesync.Item.
 func (e *entry) Drop() {
 	e.lock()
 	defer e.unlock()
-	e.lim.count.book(e.account.GiveUp(&e.waiters))
+	e.lim.count.Book(e.account.GiveUp(&e.waiters))
 }
 
 // sync queues the entry as an event asks for it. Call it without e.mu.
@@ -311,7 +311,7 @@ func (e *entry) adapt(p *account.Plan, now int64) {
 	e.begin(now)
 	e.plan.Store(p)
 	lost := e.account.Adapt(old, p, now)
-	e.lim.count.lost.Add(lost)
+	e.lim.count.Lost.Add(lost)
 	c := e.conditions(p, now)
 	e.lookAgain(&c, now)
 }
@@ -341,7 +341,7 @@ func (e *entry) tryEvict(now int64) bool {
 	defer e.unlock()
 	e.begin(now)
 	if alone && e.account.FallbackOwed() > 0 {
-		e.lim.count.forgiven.Add(e.account.Forgive(e.share(e.plan.Load()), now))
+		e.lim.count.Forgiven.Add(e.account.Forgive(e.share(e.plan.Load()), now))
 	}
 	if e.waiters.Len() > 0 || !e.account.Forgettable(alone) {
 		e.account.Return()
@@ -351,7 +351,7 @@ func (e *entry) tryEvict(now int64) bool {
 		c := e.conditions(e.plan.Load(), now)
 		e.account.StartFallback(&c, now)
 	}
-	e.lim.count.book(e.account.Forget())
+	e.lim.count.Book(e.account.Forget())
 	e.die()
 	return true
 }
@@ -362,7 +362,7 @@ func (e *entry) dieEmpty() bool {
 	if e.whole != nil || !e.compact.Empty() {
 		return false
 	}
-	e.lim.count.drained(account.DenyBudget, e.compact.Forget(account.UnitsOf(e.word.Swap(0))))
+	e.lim.count.Drained(account.DenyBudget, e.compact.Forget(account.UnitsOf(e.word.Swap(0))))
 	e.die()
 	return true
 }

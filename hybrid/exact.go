@@ -114,7 +114,7 @@ func (l *Limiter) askWithin(ctx context.Context, at place, op algo.Op, wait time
 		Key: l.inRedis(at), Limit: at.plan.Limit, Op: op,
 	}})
 	l.hub.exacts.Add(1)
-	l.count.ops.Add(1)
+	l.count.Ops.Add(1)
 	took := time.Since(sent)
 	blamed := l.blame(ctx, err)
 	if bounded.Err() != nil && !l.hub.long(wait) {
@@ -126,11 +126,11 @@ func (l *Limiter) askWithin(ctx context.Context, at place, op algo.Op, wait time
 			l.hub.failed.Add(1)
 		}
 		ans.Granted = op.Asked()
-		l.count.uncertain.Add(ans.Granted)
+		l.count.Uncertain.Add(ans.Granted)
 		return ans, 0, false
 	}
 	ans = reply.Answers[0]
-	l.count.debited.Add(ans.Granted)
+	l.count.Debited.Add(ans.Granted)
 	l.hub.clocks.heard(at.tag, reply.Now, l.hub.clock.At(sent), l.hub.clock.At(sent.Add(took)))
 	l.found(at.plan.Bucket, ans.Level)
 	ans = at.plan.Seen(ans)

@@ -1,7 +1,10 @@
 package hybrid
 
 import (
+	"log/slog"
 	"math"
+
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/census"
@@ -47,7 +50,10 @@ func (h *Hub) counted(ls []*Limiter, count func(*Limiter) (processes, accounts i
 		f := &l.fleet
 		if !f.small && f.Known(h.clock.Now()) && l.givesCredit() && !account.Static(l.plan.Load().Limit) && l.credit(l.plan.Load(), f.Accounts()) == 0 {
 			f.small = true
-			h.log.small(l, f.Accounts())
+			h.log.Write(slog.LevelInfo, tell.MsgSmall, 0, []any{
+				slog.String("limiter", l.cfg.Name), slog.String("limit", l.plan.Load().Limit.String()),
+				slog.String("mode", l.Mode().String()), slog.Int64("fleet", f.Accounts()), slog.String("why", l.noCredit(l.plan.Load(), f.Accounts())),
+			})
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -193,7 +195,7 @@ func (l *Limiter) heardLimit(heard wire.FleetLimit, now int64) {
 		w.fleet = f
 	})()
 	if refused != nil {
-		l.hub.log.event(msgOddLimit, slog.String("limiter", l.cfg.Name), slog.String("limit", heard.Text), slog.Any("error", refused))
+		l.hub.log.Event(tell.MsgOddLimit, slog.String("limiter", l.cfg.Name), slog.String("limit", heard.Text), slog.Any("error", refused))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/hybridlimit/hybridlimit/internal/census"
 	"github.com/hybridlimit/hybridlimit/internal/groups"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -220,7 +222,7 @@ func (b *heartbeat) send(ctx context.Context, own, text string, others []string)
 		return err
 	})
 	if errors.Is(err, wire.ErrRefused) {
-		h.log.event(msgCrowded, slog.Any("cause", err))
+		h.log.Event(tell.MsgCrowded, slog.Any("cause", err))
 		b.plain = true // processes that differ only in their limits may share a group then
 	}
 	if err != nil {

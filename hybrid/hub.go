@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -49,18 +51,18 @@ type Hub struct {
 	breakers []*circuit.Breaker // one, or one per tag
 	clocks   redisClocks        // one per breaker
 	clock    *clock.Clock
-	log      *stateLog
+	log      *tell.Log
 	resync   *resync
 	heart    *heartbeat
 	permits  *membership
 	wanted   wanted
-	metrics  *metrics
+	metrics  *tell.Metrics
 	gone     atomic.Bool   // the client of Redis was closed before the hub
 	trip     atomic.Int64  // ns; the round trip of the last heartbeat, without what this process was late by
 	exacts   atomic.Uint64 // messages outside the engine, without those in beats
 	beats    atomic.Uint64 // heartbeats, and messages about switches, scripts and Inspect
 	failed   atomic.Uint64 // exacts without an answer
-	syncs    syncTimes
+	syncs    tell.SyncTimes
 	watching atomic.Int64 // ns on the hub's clock: until then heartbeats show a loss in time
 
 	ctx    context.Context // ends with Close
@@ -114,14 +116,14 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	h.beatsAs.Store(&h.process)
 	h.clock = clock.New(h.takeBack)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.log = newStateLog(cfg.Logger.With(slog.String("prefix", cfg.Prefix)))
+	h.log = tell.NewLog(cfg.Logger.With(slog.String("prefix", cfg.Prefix)))
 	if err := h.makeBreakers(); err != nil {
 		return nil, err
 	}
-	if h.metrics, err = newMetrics(cfg.MeterProvider, cfg.Name); err != nil {
+	if h.metrics, err = tell.NewMetrics(cfg.MeterProvider, cfg.Name); err != nil {
 		return nil, fmt.Errorf("hybrid: HubConfig.MeterProvider: %w", err)
 	}
-	h.caller = newTraced(timed{calls, h}, rdb, cfg)
+	h.caller = tell.Traced(tell.Timed{Next: calls, Times: &h.syncs, Metrics: h.metrics, Gone: &h.gone}, rdb, cfg.Functions, cfg.TracerProvider)
 	h.resync = newResync(h)
 	gather := tick
 	if only != "" {
@@ -132,15 +134,15 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 		Caller: h.caller, Names: h.names, Lanes: len(h.breakers), Process: h.process,
 		Timeout: cfg.SyncTimeout, Breaker: h.breaker, Late: h.clock.Late, Begin: h.clock.Begin, End: h.clock.End,
 		OnRefused: func(tag, ops int, err error) {
-			h.log.event("hybridlimit: Redis refused a batch of syncs and will never apply it; the units in it are lost and counted as dropped",
+			h.log.Event("hybridlimit: Redis refused a batch of syncs and will never apply it; the units in it are lost and counted as dropped",
 				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))
 		},
 		Watched:    h.watched,
 		OnRefusing: h.refusing, OnRenamed: h.renamed, OnLoss: h.resync.onLoss,
 	})
 	h.permits = newMembership(h)
-	if err := h.metrics.register(h); err != nil {
-		h.metrics.release()
+	if err := h.metrics.Register(h.observe); err != nil {
+		h.metrics.Release()
 		return nil, fmt.Errorf("hybrid: HubConfig.MeterProvider: %w", err)
 	}
 	return h, nil
@@ -159,7 +161,7 @@ func (h *Hub) makeBreakers() error {
 		cfg.OnChange = func(c breaker.Change) {
 			h.clock.Void() // budgets may hold credit, which depends on Redis
 			h.permits.lookAgain()
-			h.log.breaker(i, c, h)
+			h.log.Breaker(i, c, h.fellBack)
 			if users != nil {
 				users(c)
 			}
@@ -172,6 +174,19 @@ func (h *Hub) makeBreakers() error {
 	}
 	h.clocks.of = make([]redisClock, len(h.breakers))
 	return nil
+}
+
+// fellBack returns what the log says of a hub that falls back.
+func (h *Hub) fellBack() tell.FellBack {
+	f := tell.FellBack{Late: h.clock.Late(), SyncTimeout: h.cfg.SyncTimeout}
+	for _, l := range h.all() {
+		f.Limiters = append(f.Limiters, slog.Group(l.cfg.Name,
+			slog.String("fallback", l.live.Load().fallback.String()), slog.Int64("fleet", l.fleet.Size())))
+		if l.fleet.Beats() < 2 && l.fleet.Hint == 0 {
+			f.Alone = l.cfg.Name
+		}
+	}
+	return f
 }
 
 // watched reports whether heartbeats show within a second and a half that the server of a tag has lost its data. In a
@@ -207,12 +222,12 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 	shared := &family{
 		hub: h, flight: flight, classes: classes.Of(cfg.Classes), release: release, done: make(chan struct{}), ready: make(chan struct{}),
 		shares: fallback.New(cfg.MaxKeys), bookings: newBookings(), overflow: sometimes.Every(overflowQuiet),
-		switches: switches{line: sometimes.Every(logEvery)},
+		switches: switches{line: sometimes.Every(tell.LogEvery)},
 	}
 	for _, class := range shared.classes {
-		v := &Limiter{family: shared, clock: h.clock, cfg: cfg, class: class, store: newStore(cfg.MaxKeys, h.clock.Void), denials: newDenials(cfg.LogDenials)}
-		v.hist = h.metrics.histograms(v.attributes()...)
-		v.count.born = h.clock.Now()
+		v := &Limiter{family: shared, clock: h.clock, cfg: cfg, class: class, store: newStore(cfg.MaxKeys, h.clock.Void), denials: tell.NewDenials(cfg.LogDenials)}
+		v.hist = h.metrics.Histograms(v.attributes()...)
+		v.count.Born = h.clock.Now()
 		shared.views = append(shared.views, v)
 	}
 	for _, v := range shared.views {

@@ -114,7 +114,7 @@ func spendAll(parts []commonPart) bool {
 func (p *commonPart) putBack() {
 	p.e.word.Add(uint64(p.ask.N))
 	if p.ask.N > 1 {
-		p.e.lim.count.words[p.kind].more.Add(1 - p.ask.N)
+		p.e.lim.count.Words[p.kind].More.Add(1 - p.ask.N)
 	}
 }
 

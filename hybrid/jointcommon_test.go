@@ -111,7 +111,7 @@ func TestAllCommonPutsBack(t *testing.T) {
 				t.Fatalf("%+v, %v", res, err)
 			}
 		}
-		more := &a.count.words[parts[0].kind].more
+		more := &a.count.Words[parts[0].kind].More
 		before, counted := unitsInWord(a), more.Load()
 		if spendAll(parts) || unitsInWord(a) != before || unitsInWord(b) != 1 {
 			t.Errorf("%d units of %d are left, and %d of 1", unitsInWord(a), before, unitsInWord(b))

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
@@ -134,7 +136,7 @@ func (h *Hub) syncKeys(ctx context.Context, l *Limiter) bool {
 		return h.runner.TellKeyLimits(ctx, state, h.names.Changed(), lost, switchTTL)
 	})
 	if errors.Is(err, wire.ErrFull) { // set while Redis did not know these
-		h.log.event(msgKeysFull, slog.String("limiter", l.cfg.Name), slog.Int("keys", len(lost)))
+		h.log.Event(tell.MsgKeysFull, slog.String("limiter", l.cfg.Name), slog.Int("keys", len(lost)))
 		return true
 	}
 	if err == nil {
@@ -208,7 +210,7 @@ func (l *Limiter) applyKeys(known map[string]wire.KeyLimit) (note func()) {
 	name := slog.String("limiter", l.cfg.Name)
 	return func() {
 		if refused != nil {
-			l.hub.log.event(msgOddLimit, name, slog.String("limit", odd), slog.Any("error", refused))
+			l.hub.log.Event(tell.MsgOddLimit, name, slog.String("limit", odd), slog.Any("error", refused))
 		}
 		if next == nil {
 			return
@@ -217,7 +219,7 @@ func (l *Limiter) applyKeys(known map[string]wire.KeyLimit) (note func()) {
 		if l.flight != nil {
 			l.hub.permits.changed()
 		}
-		l.hub.log.event(msgKeyLimits, name, slog.Int("keys", len(next)))
+		l.hub.log.Event(tell.MsgKeyLimits, name, slog.Int("keys", len(next)))
 	}
 }
 

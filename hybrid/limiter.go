@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -30,9 +32,9 @@ type Limiter struct {
 	plan    atomic.Pointer[account.Plan] // of the limit in force
 	canary  atomic.Pointer[canary]       // nil: all keys without a limit of their own have the same limit
 	store   *store
-	count   counters
-	hist    *histograms // nil: no metrics provider
-	denials denials
+	count   tell.Counts
+	hist    *tell.Histograms // nil: no metrics provider
+	denials tell.Denials
 	lines   waiting.Lines // of Wait
 }
 
@@ -266,7 +268,7 @@ func (l *Limiter) common(e *entry, r *account.Plan, n int64, res *hybridlimit.Re
 			continue
 		}
 		if n > 1 {
-			l.count.words[kind].more.Add(n - 1)
+			l.count.Words[kind].More.Add(n - 1)
 		}
 		return true
 	}
@@ -335,7 +337,7 @@ func (l *Limiter) answerUnder(r *account.Plan, key string, res hybridlimit.Resul
 
 // tally counts a decision and applies Shadow.
 func (l *Limiter) tally(res hybridlimit.Result, n int64) hybridlimit.Result {
-	l.count.decided(res.Source, res.Allowed, n)
+	l.count.Decided(res.Source, res.Allowed, n)
 	return l.shadowed(res, n)
 }
 
@@ -427,7 +429,7 @@ func (l *Limiter) setConditions(c *account.Conditions, p *account.Plan, now int6
 }
 
 // born returns the time at which the limiter was made, on the hub's clock.
-func (l *Limiter) born() int64 { return l.count.born }
+func (l *Limiter) born() int64 { return l.count.Born }
 
 // every returns K. For an adaptive K it returns the smallest value that K can have.
 func (l *Limiter) every() int64 {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -173,7 +175,7 @@ func (l *Limiter) applyLimits() (note func()) {
 	if next != nil {
 		attrs = append(attrs, slog.String("canary", part.text()))
 	}
-	return func() { l.hub.log.event(msgLimit, attrs...) }
+	return func() { l.hub.log.Event(tell.MsgLimit, attrs...) }
 }
 
 // planOf returns the plan of a key without a limit of its own.

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -267,7 +269,7 @@ func TestOddFleetLimit(t *testing.T) {
 				if s := l.LimitState(); s.InForce != hourly(10) || s.Source != LimitFromConfig || s.Fleet.Limit != (hybridlimit.Limit{}) {
 					t.Errorf("%+v", s)
 				}
-				if n := lines.of(msgOddLimit); n != 1 {
+				if n := lines.of(tell.MsgOddLimit); n != 1 {
 					t.Errorf("%d lines", n)
 				}
 				if told := l.toldLimit(); told != (wire.FleetLimit{Text: text, At: at + 1}) {

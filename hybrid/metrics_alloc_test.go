@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 
@@ -42,7 +44,7 @@ func TestSyncsDoNotAllocateForMetrics(t *testing.T) {
 			in := e.plan.Load().Bucket
 			for what, note := range map[string]func(){
 				"debt": func() { l.found(in, -in.Unit) }, "no debt": func() { l.found(in, in.Unit) },
-				"an age": func() { l.hist.stale(1) }, "no age": func() { l.hist.stale(-1) },
+				"an age": func() { l.hist.Stale(1) }, "no age": func() { l.hist.Stale(-1) },
 			} {
 				if n := testing.AllocsPerRun(100, note); n != 0 {
 					t.Errorf("provider %v: noting %s allocates %v times", cfg.MeterProvider, what, n)
@@ -115,7 +117,7 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 			}
 			e.unlock()
 		}
-		l.hist = &histograms{overshoot: lookingInt64{look: look}, staleness: lookingFloat64{look: look}}
+		l.hist = &tell.Histograms{Overshoot: lookingInt64{look: look}, Staleness: lookingFloat64{look: look}}
 		sync()
 		charge(e)
 		e.Freeze(time.Time{})
@@ -138,7 +140,7 @@ func TestDebtIsRoundedUp(t *testing.T) {
 	} {
 		var l Limiter
 		l.found(r.Bucket, level)
-		if got := l.count.worst.Load(); got != want || (want > 0) != (l.count.indebted.Load() == 1) {
+		if got := l.count.Worst.Load(); got != want || (want > 0) != (l.count.Indebted.Load() == 1) {
 			t.Errorf("level %d is a debt of %d, want %d", level, got, want)
 		}
 	}
@@ -146,7 +148,7 @@ func TestDebtIsRoundedUp(t *testing.T) {
 	for _, units := range []int64{1, 3, 2} {
 		l.found(r.Bucket, -units*r.Bucket.Unit)
 	}
-	if worst, n := l.count.worst.Load(), l.count.indebted.Load(); worst != 3 || n != 3 {
+	if worst, n := l.count.Worst.Load(), l.count.Indebted.Load(); worst != 3 || n != 3 {
 		t.Errorf("debts of 1, 3 and 2: largest %d of %d", worst, n)
 	}
 }

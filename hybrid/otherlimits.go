@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/hybridlimit/hybridlimit/internal/groups"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
@@ -40,7 +42,7 @@ func (h *Hub) compareLimits(book *groups.Book, count groups.Count, ls []*Limiter
 		case now-o.since < int64(rollout), o.logged > 0 && now-o.logged < int64(repeatOther):
 		default:
 			o.logged = now
-			h.log.write(slog.LevelWarn, msgOtherLimit, 0, []any{
+			h.log.Write(slog.LevelWarn, tell.MsgOtherLimit, 0, []any{
 				slog.String("limiter", l.cfg.Name), slog.String("limit", own),
 				slog.String("other", other), slog.Int64("processes", processes),
 			})

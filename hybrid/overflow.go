@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
@@ -80,13 +82,13 @@ func (l *Limiter) fromOverflow(key string, at place, r *account.Plan, n int64) a
 
 // countOverflow counts a decision of withoutMemory, and logs a line about them from time to time.
 func (l *Limiter) countOverflow(n int64, admitted bool) {
-	l.count.overflow.Add(1)
+	l.count.Overflow.Add(1)
 	if admitted {
-		l.count.dropped.Add(n)
+		l.count.Dropped.Add(n)
 	}
 	if _, ok := l.overflow.Due(); ok {
-		l.hub.log.event(msgOverflow, slog.String("limiter", l.cfg.Name), slog.String("fallback", l.live.Load().fallback.String()),
-			slog.Int64("keys", l.store.keys.Load()), slog.Int("shares", l.shares.Len()), slog.Int64("decisions", l.count.overflow.Load()))
+		l.hub.log.Event(tell.MsgOverflow, slog.String("limiter", l.cfg.Name), slog.String("fallback", l.live.Load().fallback.String()),
+			slog.Int64("keys", l.store.keys.Load()), slog.Int("shares", l.shares.Len()), slog.Int64("decisions", l.count.Overflow.Load()))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
@@ -132,7 +134,7 @@ func (p *permitLane) take(h *Hub, may bool) (m permits.Message, keys []*permitEn
 		}
 		m.Ops = append(m.Ops, op)
 		e.shard.mu.Unlock()
-		e.lim.base.count.ops.Add(1)
+		e.lim.base.count.Ops.Add(1)
 		names = append(names, h.names.Held(e.tag, e.lim.base.cfg.Name, e.key))
 	}
 	p.flight++
@@ -160,7 +162,7 @@ func (p *permitLane) lost(h *Hub, m permits.Message, keys []*permitEntry, flight
 	}
 	p.mu.Unlock()
 	if errors.Is(err, wire.ErrRefused) {
-		h.log.event(msgPermits, slog.Int("tag", p.tag), slog.Int("ops", len(m.Ops)), slog.Any("error", err))
+		h.log.Event(tell.MsgPermits, slog.Int("tag", p.tag), slog.Int("ops", len(m.Ops)), slog.Any("error", err))
 	}
 	if renames {
 		p.members.renames.Add(1)

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
@@ -62,8 +64,8 @@ func (l *Limiter) renews(e *entry, key string, r *renewal) bool {
 	e.unlock()
 	var err error
 	if r.at, err = l.place(key); err != nil {
-		l.count.badLimits.Add(1)
-		l.hub.log.event(msgBadLimit, slog.String("limiter", l.cfg.Name),
+		l.count.BadLimits.Add(1)
+		l.hub.log.Event(tell.MsgBadLimit, slog.String("limiter", l.cfg.Name),
 			slog.String("key_digest", l.hub.names.Digest(l.cfg.Name, key)), slog.Any("cause", err))
 	}
 	return true

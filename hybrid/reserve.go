@@ -315,7 +315,7 @@ func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64
 		}
 	}
 	next, books := e.account.Refund(&ev.conditions, n, taken, soon)
-	l.count.book(books)
+	l.count.Book(books)
 	v := ev.end(account.Verdict{Sync: next})
 	res := hybridlimit.Result{Allowed: true, Limit: at.plan.Burst, Policy: l.cfg.Name}
 	res.Source, res.Remaining = hybridlimit.SourceCredit, remaining(v)
@@ -330,8 +330,8 @@ func (l *Limiter) refundNow(ctx context.Context, key string, at place, op algo.O
 		return hybridlimit.Result{}, errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 	}
 	l.accept(key)
-	l.count.returned.Add(op.Refund)
-	l.count.refunded.Add(op.Refund)
+	l.count.Returned.Add(op.Refund)
+	l.count.Refunded.Add(op.Refund)
 	return hybridlimit.Result{
 		Allowed: true, Limit: at.plan.Burst, Policy: l.cfg.Name, Source: hybridlimit.SourceRedis,
 		Remaining:  at.plan.Units(ans.Level),
@@ -361,7 +361,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 		return err
 	}
 	ev := e.event()
-	l.count.book(e.account.Forget())
+	l.count.Book(e.account.Forget())
 	ev.end(account.Verdict{})
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -164,7 +166,7 @@ func (r *resync) plan(lost map[int]bool) {
 		if len(r.hub.breakers) > 1 {
 			attrs = append(attrs, slog.Any("tags", sure))
 		}
-		r.hub.log.event(msgLost, attrs...)
+		r.hub.log.Event(tell.MsgLost, attrs...)
 	}
 }
 

@@ -232,7 +232,7 @@ func (h *Hub) Close() error {
 	for _, l := range limiters {
 		l.writeOff()
 	}
-	return h.metrics.close()
+	return h.metrics.Close()
 }
 
 // writeOff counts the units that a closed limiter owed and held, and logs its last denials. Syncs in flight may still arrive:
@@ -249,7 +249,7 @@ func (l *Limiter) writeOff() {
 		defer e.unlock()
 		e.begin(now)
 		e.die()
-		l.count.book(e.account.Forget())
+		l.count.Book(e.account.Forget())
 	})
 	l.endDenials()
 }

@@ -3,123 +3,12 @@ package hybrid
 import (
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
-	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
-
-// counters counts for one limiter. Stats and the metrics export it.
-type counters struct {
-	born      int64 // ns on the hub's clock; set once
-	words     [account.BudgetKinds]wordCount
-	shown     [2][hybridlimit.NumSources]atomic.Int64 // the largest counts that tally returned
-	allowed   [hybridlimit.NumSources]atomic.Int64
-	denied    [hybridlimit.NumSources]atomic.Int64
-	admitted  atomic.Int64 // units
-	acked     atomic.Int64 // owed units that Redis acknowledged
-	debited   atomic.Int64 // units granted or leased by Redis
-	netted    atomic.Int64 // owed units paid from a grant
-	expired   atomic.Int64 // leased units that expired unspent
-	lost      atomic.Int64 // units granted too late or to callers that had gone, or returned too late
-	uncertain atomic.Int64 // units asked for in messages that were sent once and had no answer
-	dropped   atomic.Int64 // owed units that Redis never learns of
-	forgiven  atomic.Int64 // units of the fallback that had refilled when Redis came back
-	overflow  atomic.Int64 // fallback decisions without memory to count them in
-	returned  atomic.Int64 // admitted units that callers gave back
-	refunded  atomic.Int64 // units that Redis has taken back
-	resynced  atomic.Int64 // keys synced again after a loss
-	ops       atomic.Int64 // keys frozen for a sync, and direct calls
-	badLimits atomic.Int64 // answers of LimitFor about keys in memory that were not valid
-	indebted  atomic.Int64 // answers that showed a debt
-	worst     atomic.Int64 // the largest debt in an answer, units
-}
-
-// decided counts a decision for n units. The units of SourceStatic and SourceSwitch are not counted, because no limit
-// counts them.
-func (c *counters) decided(s hybridlimit.Source, allowed bool, n int64) {
-	if !allowed {
-		c.denied[s].Add(1)
-		return
-	}
-	c.allowed[s].Add(1)
-	if s != hybridlimit.SourceStatic && s != hybridlimit.SourceSwitch {
-		c.admitted.Add(n)
-	}
-}
-
-// wordCount counts the decisions of the fast path whose budgets were taken back. units counts all units, and more
-// counts the units beyond the first of each call. So a call of one unit, the usual case, adds nothing to the cost of
-// the fast path.
-type wordCount struct{ units, more atomic.Int64 }
-
-func (c *counters) drained(kind account.BudgetKind, units int64) {
-	if units != 0 {
-		c.words[kind].units.Add(units)
-	}
-}
-
-// book adds the changes of an event.
-func (c *counters) book(b account.Books) {
-	for _, each := range [...]struct {
-		total *atomic.Int64
-		n     int64
-	}{
-		{&c.acked, b.Acked},
-		{&c.debited, b.Debited},
-		{&c.netted, b.Netted},
-		{&c.refunded, b.Refunded},
-		{&c.returned, b.Returned},
-		{&c.expired, b.Expired},
-		{&c.lost, b.Lost},
-		{&c.dropped, b.Dropped},
-		{&c.forgiven, b.Forgiven},
-		{&c.resynced, b.Resynced},
-	} {
-		if each.n != 0 {
-			each.total.Add(each.n)
-		}
-	}
-}
-
-// tally returns the decisions by source, and the units admitted. A call of several units counts once all of its units
-// are known. Until then tally returns the last count, so that a count never falls.
-func (c *counters) tally() (allowed, denied [hybridlimit.NumSources]int64, admitted int64) {
-	for src := range hybridlimit.NumSources {
-		allowed[src], denied[src] = c.allowed[src].Load(), c.denied[src].Load()
-	}
-	admitted = c.admitted.Load()
-	for kind := range account.BudgetKinds {
-		more := c.words[kind].more.Load()
-		units := c.words[kind].units.Load()
-		if kind == account.DenyBudget {
-			denied[account.Sources[kind]] += units - more
-		} else {
-			allowed[account.Sources[kind]] += units - more
-			admitted += units
-		}
-	}
-	for src := range hybridlimit.NumSources {
-		allowed[src], denied[src] = rise(&c.shown[0][src], allowed[src]), rise(&c.shown[1][src], denied[src])
-	}
-	return allowed, denied, admitted
-}
-
-// rise raises shown to n, and returns the larger of the two.
-func rise(shown *atomic.Int64, n int64) int64 {
-	for {
-		was := shown.Load()
-		if n <= was {
-			return was
-		}
-		if shown.CompareAndSwap(was, n) {
-			return n
-		}
-	}
-}
 
 // drain takes back the budgets of all keys, so that the decisions made from them are counted.
 func (l *Limiter) drain() {
@@ -138,7 +27,7 @@ func (l *Limiter) drain() {
 // decisions returns the number of decisions so far.
 func (l *Limiter) decisions() (total int64) {
 	l.drain()
-	allowed, denied, _ := l.count.tally()
+	allowed, denied, _ := l.count.Tally()
 	for src := range hybridlimit.NumSources {
 		total += allowed[src] + denied[src]
 	}
@@ -151,12 +40,12 @@ func (l *Limiter) found(b algo.Bucket, level int64) {
 	var debt int64
 	if level < 0 {
 		debt = (b.Unit - 1 - level) / b.Unit
-		l.count.indebted.Add(1)
-		for was := l.count.worst.Load(); debt > was && !l.count.worst.CompareAndSwap(was, debt); {
-			was = l.count.worst.Load()
+		l.count.Indebted.Add(1)
+		for was := l.count.Worst.Load(); debt > was && !l.count.Worst.CompareAndSwap(was, debt); {
+			was = l.count.Worst.Load()
 		}
 	}
-	l.hist.overshot(debt)
+	l.hist.Overshot(debt)
 }
 
 // Stats counts the work of a limiter since it was made. Redis has debited Paid + Granted - Refunded for it. At any
@@ -248,7 +137,7 @@ func (l *Limiter) Stats() Stats {
 		s.Owed += owed
 	})
 	c := &l.count
-	allowed, denied, admitted := c.tally()
+	allowed, denied, admitted := c.Tally()
 	for src := range hybridlimit.NumSources {
 		if n := allowed[src]; n > 0 {
 			s.Allowed[hybridlimit.Source(src)] = n
@@ -257,13 +146,13 @@ func (l *Limiter) Stats() Stats {
 			s.Denied[hybridlimit.Source(src)] = n
 		}
 	}
-	s.Returned = c.returned.Load()
-	s.Admitted, s.Paid, s.Granted = admitted-s.Returned, c.acked.Load(), c.debited.Load()
-	s.Netted, s.Expired, s.Lost = c.netted.Load(), c.expired.Load(), c.lost.Load()
-	s.Dropped, s.Forgiven, s.Overflow = c.dropped.Load(), c.forgiven.Load(), c.overflow.Load()
-	s.Refunded, s.Uncertain = c.refunded.Load(), c.uncertain.Load()
-	s.Resynced, s.Ops, s.InvalidLimits = c.resynced.Load(), c.ops.Load(), c.badLimits.Load()
-	s.Overshoot, s.Overshoots = c.worst.Load(), c.indebted.Load()
+	s.Returned = c.Returned.Load()
+	s.Admitted, s.Paid, s.Granted = admitted-s.Returned, c.Acked.Load(), c.Debited.Load()
+	s.Netted, s.Expired, s.Lost = c.Netted.Load(), c.Expired.Load(), c.Lost.Load()
+	s.Dropped, s.Forgiven, s.Overflow = c.Dropped.Load(), c.Forgiven.Load(), c.Overflow.Load()
+	s.Refunded, s.Uncertain = c.Refunded.Load(), c.Uncertain.Load()
+	s.Resynced, s.Ops, s.InvalidLimits = c.Resynced.Load(), c.Ops.Load(), c.BadLimits.Load()
+	s.Overshoot, s.Overshoots = c.Worst.Load(), c.Indebted.Load()
 	return s
 }
 
@@ -331,7 +220,7 @@ func (h *Hub) Stats() HubStats {
 		Decisions: h.decisions(),
 		Messages:  e.Messages + h.exacts.Load() + h.beats.Load() + h.permits.messages.Load(), Ops: e.Ops + h.exacts.Load() + h.permits.ops.Load(),
 		Failures: e.Failures + h.failed.Load() + h.permits.failed.Load(), Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Renamed: e.Renamed + h.permits.renames.Load(), Breaker: h.worst(),
-		Behind: h.engine.Behind(), Syncs: h.syncs.calls.Load(), SyncOps: h.syncs.ops.Load(), SyncTime: time.Duration(h.syncs.ns.Load()),
+		Behind: h.engine.Behind(), Syncs: h.syncs.Calls.Load(), SyncOps: h.syncs.Ops.Load(), SyncTime: time.Duration(h.syncs.Ns.Load()),
 	}
 	return s
 }

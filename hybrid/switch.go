@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/census"
 	"github.com/hybridlimit/hybridlimit/internal/sometimes"
@@ -282,7 +284,7 @@ func (l *Limiter) noteSwitch() (write func()) {
 	if f := w.fleet.Switch; f >= int64(numSwitches) && f != w.odd {
 		w.odd = f
 		lines = append(lines, func() {
-			l.hub.log.write(slog.LevelWarn, msgOddSwitch, 0, []any{name, slog.Int64("switch", f)})
+			l.hub.log.Write(slog.LevelWarn, tell.MsgOddSwitch, 0, []any{name, slog.Int64("switch", f)})
 		})
 	}
 	to := l.inForce()
@@ -298,7 +300,7 @@ func (l *Limiter) noteSwitch() (write func()) {
 		attrs := []any{name, slog.String("from", w.logged.String()), slog.String("to", to.String()), slog.String("by", by)}
 		skipped := w.skipped - 1
 		w.logged, w.skipped = to, 0
-		lines = append(lines, func() { l.hub.log.write(slog.LevelWarn, msgSwitch, skipped, attrs) })
+		lines = append(lines, func() { l.hub.log.Write(slog.LevelWarn, tell.MsgSwitch, skipped, attrs) })
 	}
 	return func() {
 		for _, line := range lines {
@@ -351,7 +353,7 @@ func (l *Limiter) switched(n int64) (res hybridlimit.Result, ok bool) {
 // decidedBySwitch is switched, and counts the decision. It counts no units, because no limit has admitted them.
 func (l *Limiter) decidedBySwitch(n int64) (res hybridlimit.Result, ok bool) {
 	if res, ok = l.switched(n); ok {
-		l.count.decided(res.Source, res.Allowed, n)
+		l.count.Decided(res.Source, res.Allowed, n)
 	}
 	return res, ok
 }

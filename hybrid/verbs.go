@@ -72,7 +72,7 @@ func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.
 		return res, err
 	}
 	if took, v = l.takeAtMost(key, n-1); took > 0 {
-		l.count.admitted.Add(took)
+		l.count.Admitted.Add(took)
 		res.Delay = max(res.Delay, time.Duration(v.Delay)-slotTime(l.plan.Load())) // all are served together
 	}
 	res.Granted += took
@@ -101,7 +101,7 @@ func (l *Limiter) theRest(ctx context.Context, key string, n int64, res hybridli
 		return res
 	}
 	if v.Action == account.Admit {
-		l.count.admitted.Add(rest)
+		l.count.Admitted.Add(rest)
 		res.Granted += rest
 	}
 	res.Remaining, res.ResetAfter = remaining(v), l.resetAfter(r, v.Left, v.Ends)
@@ -230,7 +230,7 @@ func (l *Limiter) chargeLater(e *entry, res hybridlimit.Result, n int64) hybridl
 	ev := e.event()
 	v, counted := e.account.Charge(&ev.conditions, n, ev.now)
 	v = ev.end(v)
-	l.count.admitted.Add(counted)
+	l.count.Admitted.Add(counted)
 	res.Remaining = remaining(v)
 	res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
 	return res
@@ -256,12 +256,12 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	counted := min(n, account.MaxCharge)
 	sent := l.hub.clock.Now()
 	ans, _, ok := l.askNow(ctx, at, algo.Op{Owed: counted})
-	l.count.admitted.Add(counted)
+	l.count.Admitted.Add(counted)
 	if !ok {
-		l.count.dropped.Add(counted)
+		l.count.Dropped.Add(counted)
 		return l.unanswered(ctx, res)
 	}
-	l.count.acked.Add(counted)
+	l.count.Acked.Add(counted)
 	if at.plan.Units(ans.Level) < 1 { // this refusal lasts longer than an earlier one
 		l.refuse(key, at, 1, ans, sent, l.hub.clock.Now())
 	}

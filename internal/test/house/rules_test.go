@@ -60,11 +60,15 @@ var product = map[string]rule{
 		inside:  []string{".", "internal/algo", "internal/circuit", "internal/wire", "lua", "breaker"},
 		outside: []string{redisClient, otel, xxhash},
 	},
+	"hybrid/internal/tell": {
+		inside:  []string{".", "breaker", "internal/account", "internal/sometimes", "internal/wire", "lua", "sync"},
+		outside: []string{redisClient, xtime, otel, xxhash},
+	},
 	"hybrid": {
 		inside: []string{
 			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
 			"internal/groups", "internal/classes", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
-			"breaker", "local", "sync",
+			"breaker", "local", "sync", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},

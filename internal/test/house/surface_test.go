@@ -58,7 +58,7 @@ func differences(listed, found []string) (bad []string) {
 func surface(sources []source) []string {
 	var names []string
 	for _, s := range sources {
-		if s.test || !isProduct(s.dir) || strings.HasPrefix(s.dir, "internal/") || slices.Contains(notForApplications, s.dir) {
+		if s.test || !isProduct(s.dir) || strings.Contains(s.dir, "internal/") || slices.Contains(notForApplications, s.dir) {
 			continue
 		}
 		pkg := s.tree.Name.Name

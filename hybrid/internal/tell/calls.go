@@ -1,4 +1,4 @@
-package hybrid
+package tell
 
 import (
 	"context"
@@ -7,7 +7,9 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/attribute"
@@ -19,26 +21,26 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// traced gives each sync and each direct call a span. Spans follow OpenTelemetry's stable conventions for database
+// tracedCaller gives each sync and each direct call a span. Spans follow OpenTelemetry's stable conventions for database
 // clients and their additions for Redis: the name is the command and the stored procedure. A key is never an
 // attribute. The parent of a direct call is the caller's span. A sync serves many callers and has no parent.
-type traced struct {
+type tracedCaller struct {
 	next   ratesync.Caller
 	tracer trace.Tracer
 	name   string // of spans: command and script
 	attrs  []attribute.KeyValue
 }
 
-// newTraced returns next itself if there is no provider.
-func newTraced(next ratesync.Caller, rdb redis.UniversalClient, cfg HubConfig) ratesync.Caller {
-	if cfg.TracerProvider == nil {
+// Traced returns next itself if there is no provider.
+func Traced(next ratesync.Caller, rdb redis.UniversalClient, functions bool, provider trace.TracerProvider) ratesync.Caller {
+	if provider == nil {
 		return next
 	}
 	verb, script := "EVALSHA", lua.Batch.SHA
-	if cfg.Functions {
+	if functions {
 		verb, script = "FCALL", lua.Library.Batch
 	}
-	t := traced{next: next, tracer: cfg.TracerProvider.Tracer(scope), name: verb + " " + script}
+	t := tracedCaller{next: next, tracer: provider.Tracer(scope), name: verb + " " + script}
 	t.attrs = append([]attribute.KeyValue{
 		attribute.String("db.system.name", "redis"),
 		attribute.String("db.operation.name", verb),
@@ -67,7 +69,7 @@ func server(rdb redis.UniversalClient) []attribute.KeyValue {
 }
 
 // Batch runs one batch within a span.
-func (t traced) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error) {
+func (t tracedCaller) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error) {
 	attrs := t.attrs[:len(t.attrs):len(t.attrs)]
 	if len(ops) > 1 { // by the convention, not for a batch of one
 		attrs = append(attrs, attribute.Int("db.operation.batch.size", len(ops)))
@@ -117,4 +119,34 @@ func errorType(err error) (class, code string) {
 		return "timeout", ""
 	}
 	return "_OTHER", ""
+}
+
+// Timed records the duration and the number of keys of each batch.
+type Timed struct {
+	Next    ratesync.Caller
+	Times   *SyncTimes
+	Metrics *Metrics
+	Gone    *atomic.Bool // set when the client of Redis was closed
+}
+
+// SyncTimes is the part of these records that HubStats shows.
+type SyncTimes struct {
+	Calls, Ops atomic.Uint64
+	Ns         atomic.Int64
+}
+
+// Batch runs one batch and records it.
+func (t Timed) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error) {
+	began := time.Now()
+	reply, err := t.Next.Batch(ctx, env, ops)
+	took := time.Since(began)
+	s := t.Times
+	s.Calls.Add(1)
+	s.Ops.Add(uint64(len(ops)))
+	s.Ns.Add(int64(took))
+	t.Metrics.synced(ctx, took, len(ops))
+	if errors.Is(err, redis.ErrClosed) {
+		t.Gone.Store(true)
+	}
+	return reply, err
 }

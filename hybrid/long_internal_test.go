@@ -1,0 +1,34 @@
+package hybrid
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/clock"
+	"github.com/hybridlimit/hybridlimit/lua"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
+)
+
+// TestLong checks that a wait is evidence against Redis only if it is long beside the round trip, without the time by which the
+// process itself is late.
+func TestLong(t *testing.T) {
+	for _, tc := range []struct {
+		late, trip, wait time.Duration
+		want             bool
+	}{
+		{0, 0, 4 * time.Millisecond, false},
+		{0, 0, 5 * time.Millisecond, true},
+		{30 * time.Millisecond, 0, 34 * time.Millisecond, false},
+		{30 * time.Millisecond, 0, 35 * time.Millisecond, true},
+		{0, 10 * time.Millisecond, 39 * time.Millisecond, false},
+		{0, 10 * time.Millisecond, 40 * time.Millisecond, true},
+	} {
+		h := &Hub{clock: clock.New(func() {}), engine: ratesync.New(ratesync.Config{
+			Names: lua.Names{Tags: 1}, Timeout: time.Second, Late: func() time.Duration { return tc.late },
+		})}
+		h.trip.Store(int64(tc.trip))
+		if got := h.long(tc.wait); got != tc.want {
+			t.Errorf("late by %v, a round trip of %v: %v is long: %t", tc.late, tc.trip, tc.wait, got)
+		}
+	}
+}
