@@ -52,7 +52,7 @@ func (l *Limiter) aboveHere(ctx context.Context, e *entry, r *account.Plan, key 
 // is no such part. Parts of a shadow limit do not count.
 func aboveAll(ctx context.Context, parts []*part) (res hybridlimit.Result, ok bool) {
 	for _, p := range parts {
-		if !p.exactly || p.N <= p.at.plan.Burst || p.Limiter.switches.shadow.Load() {
+		if !p.exactly || p.N <= p.at.plan.Burst || p.Limiter.control.Shadow.Load() {
 			continue
 		}
 		p.plan = p.at.plan

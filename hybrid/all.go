@@ -138,7 +138,7 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 			}
 			continue
 		}
-		parts = append(parts, &part{joint: a, at: at, exactly: a.Limiter.exactly(at.plan)})
+		parts = append(parts, &part{joint: a, at: at, exactly: a.Limiter.control.Exactly(at.plan)})
 	}
 	// Not by the key in Redis: Config.Subject may return another subject later, but the order of locks must not change.
 	slices.SortFunc(parts, func(p, q *part) int { return lockOrder(p.Limiter, p.Key, q.Limiter, q.Key) })
@@ -147,7 +147,7 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 
 // lockOrder compares two keys of a hub by the order in which their entries are locked. A key has an entry for each class.
 func lockOrder(l *Limiter, key string, other *Limiter, otherKey string) int {
-	return cmp.Or(cmp.Compare(l.cfg.Name, other.cfg.Name), cmp.Compare(key, otherKey), cmp.Compare(l.class.Place, other.class.Place))
+	return cmp.Or(cmp.Compare(l.cfg.Name, other.cfg.Name), cmp.Compare(key, otherKey), cmp.Compare(l.control.Class.Place, other.control.Class.Place))
 }
 
 // tryAll decides all parts under the locks of their entries. It reports false if units have to be fetched from Redis first.
@@ -181,7 +181,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 		}
 		if e == nil { // memory is full of keys that owe units
 			p.refuse(account.Verdict{Source: hybridlimit.SourceTimeout, Retry: int64(p.Limiter.cfg.SyncInterval)})
-			if p.Limiter.switches.shadow.Load() {
+			if p.Limiter.control.Shadow.Load() {
 				continue
 			}
 			return p.denied(p.v), true, nil
@@ -195,7 +195,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 		if p.e != nil {
 			p.try()
 		}
-		passes := p.v.Action == account.Admit || p.v.Action == account.Deny && p.Limiter.switches.shadow.Load()
+		passes := p.v.Action == account.Admit || p.v.Action == account.Deny && p.Limiter.control.Shadow.Load()
 		admitted = admitted && passes
 		if p.v.Action == account.Deny && !passes && (worst == nil || p.v.Retry > worst.v.Retry) {
 			worst = p

@@ -57,7 +57,7 @@ func (p *part) fetched(v account.Verdict) bool {
 	case v.Action == account.Admit:
 		p.paid, p.source = true, v.Source
 		p.due = p.Limiter.hub.clock.Now() + v.Delay
-	case p.Limiter.switches.shadow.Load():
+	case p.Limiter.control.Shadow.Load():
 		p.refuse(v)
 	default:
 		return false
@@ -81,7 +81,7 @@ func fetchTogether(ctx context.Context, parts []*part) (res hybridlimit.Result, 
 		switch {
 		case p.v.Sync != account.SyncNow:
 			p.e.sync(p.v.Sync)
-		case !p.Limiter.mute():
+		case !p.Limiter.control.Mute():
 			server := p.Limiter.hub.server(p.e.tag())
 			now[server] = append(now[server], p.e)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 )
 
@@ -143,13 +144,13 @@ func (l *ConcurrencyLimiter) AcquireN(ctx context.Context, key string, n int64) 
 func (l *ConcurrencyLimiter) take(ctx context.Context, key string, n int64, res *hybridlimit.Result) *permitEntry {
 	b := l.base
 	st := b.hub.permits.standing.Load()
-	if b.clock.Epoch() > st.good || n < 1 || b.keyed() || b.canary.Load() != nil || ctx.Err() != nil {
+	if b.clock.Epoch() > st.good || n < 1 || b.control.Keyed() || b.control.Canary() || ctx.Err() != nil {
 		return nil
 	}
 	s, hash := l.shard(key)
 	s.mu.Lock() // Close visits the shards after it has closed the base, so no call begins after a Close
 	e := s.find(hash, key)
-	if e == nil || b.wordless() || e.limit != b.plan.Load().Burst || !e.Take(st.Session, n) {
+	if e == nil || b.control.Wordless() || e.limit != b.control.Plan().Burst || !e.Take(st.Session, n) {
 		s.mu.Unlock()
 		return nil
 	}
@@ -219,7 +220,7 @@ func (l *ConcurrencyLimiter) decide(e *permitEntry, res hybridlimit.Result, n in
 	res.Policy = b.cfg.Name
 	b.count.Decided(res.Source, res.Allowed, n)
 	if !res.Allowed {
-		return free(b.shadowed(res, n), n)
+		return free(b.control.Shadowed(res, n), n)
 	}
 	res.Granted = n
 	if e == nil {
@@ -244,20 +245,13 @@ func (uncountedPermits) ReleasePermits(int64) {}
 // limitOf returns the permits of a key, and whether they are the key's own by LimitFor. It runs a callback of the user.
 func (l *ConcurrencyLimiter) limitOf(key string) (most int64, own bool, err error) {
 	b := l.base
-	plan := b.planOf(key)
-	if !b.keyed() {
-		return plan.Limit.BurstSize(), false, nil
-	}
-	if limit, ok := b.listed(key); ok {
-		return limit.BurstSize(), false, nil
-	}
-	limit, own := b.ownLimit(key, plan)
+	limit, own := b.control.LimitFor(key)
 	if !own {
-		return plan.Limit.BurstSize(), false, nil
+		return limit.BurstSize(), false, nil
 	}
 	var bad hybridlimit.Violations
 	bad.AddLimit(limit)
-	addRate(&bad, "Limit", limit)
+	control.AddRate(&bad, "Limit", limit)
 	if err := bad.Err("hybrid"); err != nil {
 		b.count.BadLimits.Add(1)
 		return 0, false, fmt.Errorf("hybrid: ConcurrencyConfig.LimitFor(%q): %w", key, err)
@@ -344,7 +338,7 @@ func (l *ConcurrencyLimiter) Peek(_ context.Context, key string) (hybridlimit.Re
 	if res.RetryAfter = permitHint; most == 0 {
 		res.RetryAfter = hybridlimit.Never
 	}
-	return b.shadowed(res, 1), nil
+	return b.control.Shadowed(res, 1), nil
 }
 
 // Running returns the number of permits of a key that calls of this process use. It

@@ -3,6 +3,7 @@ package hybrid
 import (
 	"testing"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 )
 
@@ -24,7 +25,7 @@ func TestMakeRoomLooksOnce(t *testing.T) {
 		t.Error("there is room")
 	}
 	e.shard.mu.Unlock()
-	l.base = &Limiter{family: new(family)}
+	l.base = &Limiter{control: &control.View{Control: new(control.Control)}}
 	if l.room.Load() {
 		t.Error("a look is due before a key is unused")
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
 // ConcurrencyConfig configures one limiter of calls in flight. The zero value of
@@ -82,7 +83,7 @@ func (c ConcurrencyConfig) violations(limit hybridlimit.Limit) hybridlimit.Viola
 	if c.MaxKeyBytes < 0 {
 		bad.Add("ConcurrencyConfig.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
 	}
-	if c.Fallback >= fallbacks {
+	if !fallback.Policy(c.Fallback).Valid() {
 		bad.Add("ConcurrencyConfig.Fallback", c.Fallback, "is not a fallback")
 	}
 	if c.FallbackFloor > limit.BurstSize() && !account.Static(limit) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 )
 
@@ -99,7 +100,7 @@ func (l *ConcurrencyLimiter) entry(key string) (*permitEntry, error) {
 	s, hash := l.shard(key)
 	s.mu.Lock()
 	for {
-		if l.base.closed.Load() { // Close visits the shards after it has set this
+		if l.base.control.Closed.Load() { // Close visits the shards after it has set this
 			s.mu.Unlock()
 			return nil, hybridlimit.ErrClosed
 		}
@@ -190,7 +191,7 @@ func (l *ConcurrencyLimiter) conditions(e *permitEntry, now int64) permits.Condi
 	st := b.hub.permits.standing.Load()
 	c := permits.Conditions{
 		Standing: st.Standing, Joins: st.joins, Limit: min(e.limit, permits.MaxLimit), Procs: b.fleet.Size(), Period: int64(pulseEvery), Exact: l.exact,
-		Away: b.alone(e.tag), Ends: b.closed.Load(),
+		Away: b.alone(e.tag), Ends: b.control.Closed.Load(),
 	}
 	c.Exact = c.Exact || c.Ends
 	if c.Away || !c.Live(now) || e.Learns(now) {
@@ -210,7 +211,7 @@ func (l *ConcurrencyLimiter) sayFloor() {
 	switch h := l.base.hub; {
 	case l.floored.CompareAndSwap(floorDue, floorSaid):
 		h.log.Event(tell.MsgFloor, slog.String("limiter", l.base.cfg.Name), slog.Int64("floor", l.floor), slog.Int64("fleet", l.base.fleet.Size()))
-	case h.worst() == breaker.Closed && !l.base.mute():
+	case h.worst() == breaker.Closed && !l.base.control.Mute():
 		l.floored.Store(0)
 	}
 }
@@ -218,12 +219,12 @@ func (l *ConcurrencyLimiter) sayFloor() {
 // share returns the permits of a key that the fallback gives this process. The floor is for a Redis that does not answer. While
 // Redis learns, other processes may hold all permits.
 func (l *ConcurrencyLimiter) share(c *permits.Conditions) int64 {
-	switch l.base.live.Load().fallback {
-	case FallbackFull:
+	switch l.base.control.Fallback() {
+	case fallback.PolicyFull:
 		return c.Limit
-	case FallbackAllowAll:
+	case fallback.PolicyAllowAll:
 		return math.MaxInt64 / 2
-	case FallbackDenyAll:
+	case fallback.PolicyDenyAll:
 		return 0
 	}
 	share := permits.Share(c.Limit, c.Procs)
@@ -247,7 +248,7 @@ func (e *permitEntry) tune(limit int64, own bool, now int64) bool {
 
 // retune gives a key in memory the limit that LimitFor has just returned, so that no call waits by an older one.
 func (l *ConcurrencyLimiter) retune(key string, most int64, own bool) {
-	if !l.base.keyed() {
+	if !l.base.control.Keyed() {
 		return // a change of the other limits visits all keys
 	}
 	s, hash := l.shard(key)
@@ -329,7 +330,7 @@ func (e *permitEntry) again(now int64) {
 // ReleasePermits implements hybridlimit.PermitHolder.
 func (e *permitEntry) ReleasePermits(n int64) {
 	e.shard.mu.Lock()
-	if e.Release(n) || e.lim.base.closed.Load() {
+	if e.Release(n) || e.lim.base.control.Closed.Load() {
 		e.turn(e.lim.base.clock.Now())
 		return
 	}

@@ -9,7 +9,9 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -212,7 +214,7 @@ func (c Config) violations(limit hybridlimit.Limit) hybridlimit.Violations {
 	if !hybridlimit.CheckName(c.Name) {
 		bad.Add("Config.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,128}")
 	}
-	if c.Mode >= modes {
+	if !account.Mode(c.Mode).Valid() {
 		bad.Add("Config.Mode", c.Mode, "is not a mode")
 	}
 	if !(c.Overshoot <= 1) { // also NaN
@@ -240,7 +242,7 @@ func (c Config) violations(limit hybridlimit.Limit) hybridlimit.Violations {
 	if c.MaxKeyBytes < 0 {
 		bad.Add("Config.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
 	}
-	if c.Fallback >= fallbacks {
+	if !fallback.Policy(c.Fallback).Valid() {
 		bad.Add("Config.Fallback", c.Fallback, "is not a fallback")
 	}
 	if c.FallbackFloor > 0 && c.FallbackFloor > limit.BurstSize() {

@@ -40,9 +40,9 @@ func (e *entry) mayGo(now int64) bool {
 // explainOverflow explains a decision without Redis for a key for which memory has no room: see withoutMemory.
 func (x *explanation) explainOverflow(why string) {
 	const full = "the fallback (%v) decides since %s, and memory is full of keys that owe: there is none to count this one in"
-	policy, t := x.l.live.Load().fallback, x.conditions.Fallback
+	policy, t := x.l.control.Fallback(), x.conditions.Fallback
 	if !t.Counts() {
-		if policy == FallbackAllowAll {
+		if policy == fallback.PolicyAllowAll {
 			x.allow(hybridlimit.SourceFallback, full, policy, why)
 		} else {
 			x.deny(hybridlimit.SourceFallback, x.now+int64(x.l.cfg.SyncInterval), full, policy, why)

@@ -3,6 +3,7 @@ package hybrid
 import (
 	"log/slog"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -25,7 +26,7 @@ func (l *Limiter) logDenial(key string, r *account.Plan, n int64, res *hybridlim
 	}
 	attrs := []any{
 		slog.String("limiter", l.cfg.Name), slog.String("key_digest", l.hub.names.Digest(l.cfg.Name, key)), slog.Int64("units", n),
-		slog.String("limit", limitText(l.limitOf(key, r))), slog.String("source", res.Source.String()),
+		slog.String("limit", control.LimitText(l.limitOf(key, r))), slog.String("source", res.Source.String()),
 	}
 	if res.RetryAfter == hybridlimit.Never {
 		attrs = append(attrs, slog.String("retry_after", "never"))
@@ -73,7 +74,7 @@ func (l *Limiter) endDenials() {
 func (l *Limiter) tellDenials() {
 	if untold, ok := l.denials.Take(&l.count, 0, l.hub.clock.Time(l.hub.clock.Now())); ok && untold > 0 {
 		l.hub.log.Write(slog.LevelInfo, tell.MsgMoreDenied, 0, []any{
-			slog.String("limiter", l.cfg.Name), slog.String("limit", limitText(l.Limit())), slog.Int64("more", untold),
+			slog.String("limiter", l.cfg.Name), slog.String("limit", control.LimitText(l.Limit())), slog.Int64("more", untold),
 		})
 	}
 }
@@ -87,15 +88,6 @@ func (l *Limiter) limitOf(key string, r *account.Plan) hybridlimit.Limit {
 		return e.plan.Load().Limit
 	}
 	return l.limitFor(key)
-}
-
-// limitText returns a limit in the form that ParseLimit reads: "100/s burst 200".
-func limitText(limit hybridlimit.Limit) string {
-	text, err := limit.MarshalText()
-	if err != nil {
-		return limit.String()
-	}
-	return string(text)
 }
 
 // logJoint is logDenial for a call under several limits. It logs once, for the key that denied. The second loop is for limits that

@@ -134,8 +134,8 @@ func (e *entry) end(c *account.Conditions, epoch uint64, now int64) {
 	asks, noted := e.asksAt(now), e.lim.store.turnover.notedBy(now)
 	switch p := e.plan.Load(); {
 	case min(asks, noted) <= now: // only the slow path asks LimitFor, and notes a use
-	case e.lim.wordless() || e.lim.outdated(p): // checked after the epoch was read: see Limiter.stop, changeSwitch and SetLimit
-	case e.lim.exactly(p): // Redis decides; units that the fallback left are settled, and never loaded
+	case e.lim.control.Wordless() || e.lim.control.Outdated(p): // checked after the epoch was read: see Limiter.stop, changeSwitch and SetLimit
+	case e.lim.control.Exactly(p): // Redis decides; units that the fallback left are settled, and never loaded
 	default:
 		b, until = e.account.Load(c, now)
 	}
@@ -197,7 +197,7 @@ func (e *entry) Node() *ratesync.Node { return &e.node }
 // Freeze implements ratesync.Item. It ignores the time of the engine, which is a little older than the epoch: the time of a
 // budget must not be older than its epoch.
 func (e *entry) Freeze(time.Time) (wire.Op, bool) {
-	if e.lim.mute() {
+	if e.lim.control.Mute() {
 		e.quiet()
 		return wire.Op{}, false
 	}
@@ -271,7 +271,7 @@ func (e *entry) Settle(a ratesync.Answer) {
 
 // lookAgain queues the entry for the time at which leased units may have to go back to Redis.
 func (e *entry) lookAgain(c *account.Conditions, now int64) {
-	if at := e.account.LookAt(c, now); at > 0 && !e.lim.mute() {
+	if at := e.account.LookAt(c, now); at > 0 && !e.lim.control.Mute() {
 		if at > now && c.Window.Period == 0 { // with the syncs of other keys
 			at += e.lim.grid() - at%e.lim.grid()
 		}
@@ -291,7 +291,7 @@ func (e *entry) Drop() {
 
 // sync queues the entry as an event asks for it. Call it without e.mu.
 func (e *entry) sync(s account.Sync) {
-	if s == account.SyncNot || e.lim.mute() {
+	if s == account.SyncNot || e.lim.control.Mute() {
 		return
 	}
 	switch s {

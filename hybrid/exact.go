@@ -87,7 +87,7 @@ func (l *Limiter) patience() time.Duration {
 // in µs of Redis time. Without an answer ok is false, and Granted is the number of units that Redis may have granted: none if
 // nothing was sent.
 func (l *Limiter) askWithin(ctx context.Context, at place, op algo.Op, wait time.Duration) (ans wire.Answer, now int64, ok bool) {
-	if l.mute() || ended(ctx) != nil {
+	if l.control.Mute() || ended(ctx) != nil {
 		return ans, 0, false
 	}
 	l.hub.heart.pace.event(at.plan.Full)
@@ -107,7 +107,7 @@ func (l *Limiter) askWithin(ctx context.Context, at place, op algo.Op, wait time
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if l.exactly(at.plan) && op.View == (algo.View{}) {
+	if l.control.Exactly(at.plan) && op.View == (algo.View{}) {
 		op.View = l.viewOf(at)
 	}
 	reply, err := l.hub.caller.Batch(bounded, wire.Envelope{}, []wire.Op{{
@@ -134,7 +134,7 @@ func (l *Limiter) askWithin(ctx context.Context, at place, op algo.Op, wait time
 	l.hub.clocks.heard(at.tag, reply.Now, l.hub.clock.At(sent), l.hub.clock.At(sent.Add(took)))
 	l.found(at.plan.Bucket, ans.Level)
 	ans = at.plan.Seen(ans)
-	if l.exactly(at.plan) {
+	if l.control.Exactly(at.plan) {
 		l.seen(at, ans, reply.Now, l.hub.clock.At(sent))
 	}
 	return ans, reply.Now, true
@@ -184,7 +184,7 @@ func (h *Hub) long(wait time.Duration) bool {
 // blame returns the error for the breaker. If the caller's ctx has ended, or the limiter is closed, a failure is no evidence about
 // Redis, and blame returns context.Canceled.
 func (l *Limiter) blame(ctx context.Context, err error) error {
-	if err != nil && (ended(ctx) != nil || l.closed.Load()) {
+	if err != nil && (ended(ctx) != nil || l.control.Closed.Load()) {
 		return context.Canceled
 	}
 	return err
@@ -205,7 +205,7 @@ func (l *Limiter) withoutRedis(key string, at place, n int64) (account.Verdict, 
 	switch {
 	case err != nil:
 		return account.Verdict{}, err
-	case e == nil && l.closed.Load(): // with an entry, lockAt has checked this under its lock
+	case e == nil && l.control.Closed.Load(): // with an entry, lockAt has checked this under its lock
 		return account.Verdict{}, hybridlimit.ErrClosed
 	case e != nil:
 		ev := e.event()
@@ -216,7 +216,7 @@ func (l *Limiter) withoutRedis(key string, at place, n int64) (account.Verdict, 
 
 // refused returns Redis's last refusal for a key, and the time. It reports whether that refusal still denies n units under this limit.
 func (l *Limiter) refused(key string, at place, n int64) (r account.Refusal, now int64, ok bool) {
-	if l.cfg.Mode == ModeExact {
+	if l.control.Exact() {
 		return r, 0, false // ModeExact asks Redis for every call
 	}
 	e := l.store.get(key)
@@ -232,7 +232,7 @@ func (l *Limiter) refused(key string, at place, n int64) (r account.Refusal, now
 // refuse notes a refusal of n units that was received at now. An earlier refusal of at most n units stays while it holds. Only
 // logs need this: ModeExact asks every time.
 func (l *Limiter) refuse(key string, at place, n int64, ans wire.Answer, sent, now int64) {
-	if l.cfg.Mode == ModeExact || at.plan.Kind != algo.KindLog {
+	if l.control.Exact() || at.plan.Kind != algo.KindLog {
 		return
 	}
 	e, _, err := l.lockAt(key, at)

@@ -48,11 +48,11 @@ func (h *Hub) counted(ls []*Limiter, count func(*Limiter) (processes, accounts i
 	}
 	for _, l := range ls {
 		f := &l.fleet
-		if !f.small && f.Known(h.clock.Now()) && l.givesCredit() && !account.Static(l.plan.Load().Limit) && l.credit(l.plan.Load(), f.Accounts()) == 0 {
+		if !f.small && f.Known(h.clock.Now()) && l.givesCredit() && !account.Static(l.control.Plan().Limit) && l.credit(l.control.Plan(), f.Accounts()) == 0 {
 			f.small = true
 			h.log.Write(slog.LevelInfo, tell.MsgSmall, 0, []any{
-				slog.String("limiter", l.cfg.Name), slog.String("limit", l.plan.Load().Limit.String()),
-				slog.String("mode", l.Mode().String()), slog.Int64("fleet", f.Accounts()), slog.String("why", l.noCredit(l.plan.Load(), f.Accounts())),
+				slog.String("limiter", l.cfg.Name), slog.String("limit", l.control.Plan().Limit.String()),
+				slog.String("mode", l.Mode().String()), slog.Int64("fleet", f.Accounts()), slog.String("why", l.noCredit(l.control.Plan(), f.Accounts())),
 			})
 		}
 	}

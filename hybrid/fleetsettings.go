@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -56,7 +57,7 @@ func (b *heartbeat) settle(ctx context.Context, changed int64) {
 
 // hasSettings reports whether the limiter knows a setting of its fleet.
 func (l *Limiter) hasSettings() bool {
-	return l.told().At > 0 || l.toldLimit().At > 0 || l.keysVersion() > 0
+	return l.control.HeardSwitch().At > 0 || l.control.HeardLimit().At > 0 || l.control.KeysVersion() > 0
 }
 
 // fleetSettings exchanges the fleet's settings of limiters with Redis, in one message. A limiter with other limits of keys costs one
@@ -66,20 +67,20 @@ func (h *Hub) fleetSettings(ctx context.Context, ls []*Limiter) (heard wire.Sett
 	for i, l := range ls {
 		seen[i] = wire.Setting{
 			SwitchKey: h.names.Switch(l.cfg.Name), LimitKey: h.names.FleetLimit(l.cfg.Name), KeysKey: h.names.KeyLimits(l.cfg.Name),
-			Flag: l.told(), Limit: l.toldLimit(),
+			Flag: l.control.HeardSwitch(), Limit: l.control.HeardLimit(),
 		}
 	}
 	_, _, err := h.exchange(ctx, func(ctx context.Context) (err error) {
-		heard, err = h.runner.Settings(ctx, h.names.Changed(), seen, switchTTL)
+		heard, err = h.runner.Settings(ctx, h.names.Changed(), seen, control.TTL)
 		return err
 	})
 	if err != nil {
 		return heard, false
 	}
 	for i, l := range ls {
-		l.heardSwitch(heard.Of[i].Flag, heard.Now)
-		l.heardLimit(heard.Of[i].Limit, heard.Now)
-		if heard.Of[i].Keys != l.keysVersion() && !h.syncKeys(ctx, l) {
+		l.control.HearSwitch(heard.Of[i].Flag, heard.Now)
+		l.control.HearLimit(heard.Of[i].Limit, heard.Now)
+		if heard.Of[i].Keys != l.control.KeysVersion() && !h.syncKeys(ctx, l) {
 			return heard, false
 		}
 		l.fleet.settled = true

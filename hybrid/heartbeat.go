@@ -102,7 +102,7 @@ func (b *heartbeat) beat() {
 		h.clock.Age()
 		for _, l := range h.all() {
 			l.shares.Release(h.clock.Now())
-			l.changeSwitch(func(*switches) {}) // writes the log line if one is due
+			l.control.Beat()
 			for _, v := range l.views {
 				v.beatDenials()
 			}

@@ -38,7 +38,7 @@ func (l *Limiter) History(ctx context.Context, key string) ([]hybridlimit.Admiss
 
 // historyPage asks Redis for one page, unless the breaker is open.
 func (l *Limiter) historyPage(ctx context.Context, at place, after int64) (wire.Page, error) {
-	if l.mute() {
+	if l.control.Mute() {
 		return wire.Page{}, fmt.Errorf("hybrid: History: %w: the switch is %v", hybridlimit.ErrUnavailable, SwitchLocalOnly)
 	}
 	call, ok := l.hub.breaker(at.tag).Begin()
@@ -56,7 +56,7 @@ func (l *Limiter) historyPage(ctx context.Context, at place, after int64) (wire.
 	switch {
 	case err == nil:
 		return p, nil
-	case l.closed.Load():
+	case l.control.Closed.Load():
 		return p, hybridlimit.ErrClosed
 	case ctx.Err() != nil:
 		return p, ctx.Err()

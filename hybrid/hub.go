@@ -11,12 +11,14 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/classes"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
@@ -181,7 +183,7 @@ func (h *Hub) fellBack() tell.FellBack {
 	f := tell.FellBack{Late: h.clock.Late(), SyncTimeout: h.cfg.SyncTimeout}
 	for _, l := range h.all() {
 		f.Limiters = append(f.Limiters, slog.Group(l.cfg.Name,
-			slog.String("fallback", l.live.Load().fallback.String()), slog.Int64("fleet", l.fleet.Size())))
+			slog.String("fallback", l.control.Fallback().String()), slog.Int64("fleet", l.fleet.Size())))
 		if l.fleet.Beats() < 2 && l.fleet.Hint == 0 {
 			f.Alone = l.cfg.Name
 		}
@@ -222,25 +224,24 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 	shared := &family{
 		hub: h, flight: flight, classes: classes.Of(cfg.Classes), release: release, done: make(chan struct{}), ready: make(chan struct{}),
 		shares: fallback.New(cfg.MaxKeys), bookings: newBookings(), overflow: sometimes.Every(overflowQuiet),
-		switches: switches{line: sometimes.Every(tell.LogEvery)},
 	}
-	for _, class := range shared.classes {
-		v := &Limiter{family: shared, clock: h.clock, cfg: cfg, class: class, store: newStore(cfg.MaxKeys, h.clock.Void), denials: tell.NewDenials(cfg.LogDenials)}
+	for _, view := range control.New(limit, control.Config{
+		Name: cfg.Name, InFlight: flight != nil, Mode: account.Mode(cfg.Mode), Fallback: fallback.Policy(cfg.Fallback),
+		FallbackFloor: cfg.FallbackFloor, Shadow: cfg.Shadow, LimitFor: cfg.LimitFor, Names: h.names, Clock: h.clock, Log: h.log,
+	}, shared.classes, shared.hooks(cfg.Name)) {
+		v := &Limiter{
+			family: shared, clock: h.clock, cfg: cfg, control: view, store: newStore(cfg.MaxKeys, h.clock.Void),
+			denials: tell.NewDenials(cfg.LogDenials),
+		}
 		v.hist = h.metrics.Histograms(v.attributes()...)
 		v.count.Born = h.clock.Now()
 		shared.views = append(shared.views, v)
 	}
-	for _, v := range shared.views {
-		v.plan.Store(v.newPlan(limit))
-	}
 	l := shared.views[0]
-	l.limits.configured = limit
-	l.live.Store(&live{mode: cfg.Mode, fallback: cfg.Fallback, shadow: cfg.Shadow})
-	l.switches.shadow.Store(cfg.Shadow)
 	l.fleet.Hint, l.fleet.Classes = int64(h.cfg.FleetSize), int64(len(shared.views))
 	note := func() {}
 	defer func() { note() }() // without h.mu
-	l.questions.every = cfg.LimitRefresh
+	l.control.Questions.Every = cfg.LimitRefresh
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -255,11 +256,11 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 		return nil, bad.Err("hybrid")
 	}
 	if s, ok := h.settings[cfg.Name]; ok {
-		if err := l.settingsViolations(s).Err("hybrid"); err != nil {
+		if err := l.control.Misfits(s.control()).Err("hybrid"); err != nil {
 			release()
 			return nil, err
 		}
-		note = l.applySettings(s)
+		note = l.control.Adopt(s.control())
 	}
 	if flight != nil {
 		flight.base = l // before another goroutine can see it
@@ -277,6 +278,20 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 		go h.heart.beat()
 	}
 	return l, nil
+}
+
+// hooks returns what follows from a change of the control.
+func (m *family) hooks(name string) control.Hooks {
+	h := m.hub
+	hooks := control.Hooks{
+		Claim:    func(limit hybridlimit.Limit) error { return reclaim(h.identity(name), limit) },
+		VoidKeys: func() { m.each((*entry).voidLocked) },
+		Resumed:  m.settleLater, Relimited: func() {}, Switched: func() {},
+	}
+	if m.flight != nil {
+		hooks.Relimited, hooks.Switched = h.permits.changed, h.permits.lookAgain
+	}
+	return hooks
 }
 
 // forget removes a closed limiter, so that its name is free.
@@ -347,7 +362,7 @@ func (h *Hub) Limiters() []*Limiter {
 func (h *Hub) ConcurrencyLimiters() []*ConcurrencyLimiter {
 	var out []*ConcurrencyLimiter
 	for _, l := range h.named() {
-		if l.flight != nil && !l.closed.Load() {
+		if l.flight != nil && !l.control.Closed.Load() {
 			out = append(out, l.flight)
 		}
 	}

@@ -146,9 +146,9 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	a := &x.account
 	i := Inspection{
 		Policy: l.cfg.Name, Key: key, Digest: l.hub.names.Digest(l.cfg.Name, key), Limit: x.plan.Limit, Mode: l.Mode().String(),
-		LimitFrom: l.limitFrom(key, x.plan), Configured: l.limits.configured, Class: l.class.Name, Floor: x.plan.Floor,
+		LimitFrom: l.control.LimitFrom(key, x.plan), Configured: l.control.State().Configured, Class: l.control.Class.Name, Floor: x.plan.Floor,
 		At: x.time(x.now).Round(0), Outcome: x.outcome, Source: x.source,
-		Shadow: l.switches.shadow.Load(), Switch: x.switched.String(), SwitchOwn: x.own,
+		Shadow: l.control.Shadow.Load(), Switch: x.switched.String(), SwitchOwn: x.own,
 		Breaker: l.hub.state(at.tag).String(), Slot: at.tag,
 		Fleet: l.fleet.Size(), FleetKnown: l.fleet.Known(x.now), Credit: x.conditions.Credit,
 		Known: x.known, Leased: a.Held(), Owed: a.Owed(), Fallback: a.FallbackOwed(), Waiting: x.waiting,
@@ -216,7 +216,7 @@ func (x *explanation) adapt() {
 		return
 	}
 	l := x.l
-	if !l.exactly(l.plan.Load()) && !l.revertsToOwn(x.had) && !l.outdated(x.had) && (!l.keyed() || !x.asks) {
+	if !l.control.Exactly(l.control.Plan()) && !l.control.RevertsToOwn(x.had) && !l.control.Outdated(x.had) && (!l.control.Keyed() || !x.asks) {
 		x.plan = x.standing
 	}
 	if x.plan != x.had && !account.Static(x.plan.Limit) {
@@ -275,7 +275,7 @@ func (x *explanation) explain() {
 		x.allow(hybridlimit.SourceStatic, "the limit is unlimited")
 	case x.plan.Limit.Algorithm == hybridlimit.AlgBlocked:
 		x.deny(hybridlimit.SourceStatic, 0, "the limit is blocked: it admits nobody")
-	case l.exactly(x.plan):
+	case l.control.Exactly(x.plan):
 		x.explainExact()
 	case x.crowded && !c.Broken && c.MaxWait >= 0:
 		x.ask("memory is full of keys that owe Redis, so that it decides each call for a key that is not there")
@@ -327,16 +327,16 @@ func (x *explanation) without(v account.Verdict) string {
 func (x *explanation) explainExact() {
 	r := x.account.Refusal()
 	switch {
-	case x.l.cfg.Mode != ModeExact && r.Holds(1, x.now):
+	case !x.l.control.Exact() && r.Holds(1, x.now):
 		x.deny(hybridlimit.SourceDenyCache, min(r.Until, r.Relook), "Redis said that the log has no room for 1 unit")
-	case x.conditions.Broken && !x.l.mute() && x.l.hub.breaker(x.at.tag).RetryIn() == 0:
+	case x.conditions.Broken && !x.l.control.Mute() && x.l.hub.breaker(x.at.tag).RetryIn() == 0:
 		x.ask("the breaker lets this call see whether Redis answers again")
 	case x.conditions.Broken && x.crowded:
 		x.explainOverflow(x.whyAlone())
 	case x.conditions.Broken:
 		trial := x.account
 		x.print(trial.Call(&x.conditions, 1, x.now))
-	case x.l.cfg.Mode == ModeExact:
+	case x.l.control.Exact():
 		x.ask("in mode exact it decides each call")
 	default:
 		x.ask("under a sliding log it decides each call")
@@ -389,7 +389,7 @@ func (x *explanation) explainCrowded(why string) {
 
 // explainFallback explains a decision of the fallback.
 func (x *explanation) explainFallback(v account.Verdict) {
-	why, name, c := x.without(v), x.l.live.Load().fallback, &x.conditions
+	why, name, c := x.without(v), x.l.control.Fallback(), &x.conditions
 	left, most := x.account.FallbackLeft(c, x.now), c.Fallback.Burst
 	if v.Reason == account.LocalUnits {
 		left++ // the verdict has taken one

@@ -80,7 +80,7 @@ func badLimiter(ask int, value any, problem string) error {
 // check rejects invalid asks before anything is counted.
 func check(asks []joint) error {
 	for i, a := range asks {
-		if a.Limiter.closed.Load() {
+		if a.Limiter.control.Closed.Load() {
 			return hybridlimit.ErrClosed
 		}
 		if err := hybridlimit.CheckRequest(a.Key, a.N, a.Limiter.cfg.MaxKeyBytes); err != nil {
@@ -94,5 +94,5 @@ func check(asks []joint) error {
 // reports whether the limiter denies no call now. SwitchAllowAll and
 // SwitchDenyAll do not change the Policy; only Result.Source shows them.
 func (l *Limiter) Policy(key string) hybridlimit.Policy {
-	return hybridlimit.Policy{Name: l.cfg.Name, Limit: l.ofClass(l.limitFor(key)), Shadow: l.switches.shadow.Load()}
+	return hybridlimit.Policy{Name: l.cfg.Name, Limit: l.control.OfClass(l.limitFor(key)), Shadow: l.control.Shadow.Load()}
 }

@@ -84,7 +84,7 @@ func (p *commonPart) decides() bool {
 		return false
 	}
 	if p.kind == account.DenyBudget {
-		return p.ask.N == 1 && !p.e.lim.switches.shadow.Load()
+		return p.ask.N == 1 && !p.e.lim.control.Shadow.Load()
 	}
 	return account.UnitsOf(w) >= p.ask.N
 }

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -57,26 +57,26 @@ func (h *Hub) SetFleetKeyLimit(ctx context.Context, limiter, key string, limit h
 	if !wire.FitsKeyLimit(set.Key) {
 		return fmt.Errorf("%w: for a limit of the fleet", hybridlimit.ErrKeyTooLong)
 	}
-	if limit != noLimit {
+	if limit != control.None {
 		err := limit.Validate()
 		if l != nil && err == nil {
-			err = l.fits(limit, l.plan.Load())
+			err = l.control.Fits(limit)
 		}
 		if err != nil {
 			return err
 		}
-		set.Text = limitText(limit)
+		set.Text = control.LimitText(limit)
 	}
 	var heard wire.KeyLimits
 	err := h.operate(ctx, "limit of a key", limiter, func(ctx context.Context) (err error) {
-		heard, err = h.runner.SetKeyLimit(ctx, h.names.KeyLimits(limiter), h.names.Changed(), set, switchTTL)
+		heard, err = h.runner.SetKeyLimit(ctx, h.names.KeyLimits(limiter), h.names.Changed(), set, control.TTL)
 		return err
 	})
 	if errors.Is(err, wire.ErrFull) {
 		return fmt.Errorf("%w: limiter %q has %d", ErrFleetKeysFull, limiter, MaxFleetKeyLimits)
 	}
 	if err == nil && l != nil {
-		l.hearKeys(heard)
+		l.control.HearKeys(heard)
 		h.heart.news.again.Store(true)
 	}
 	return err
@@ -100,20 +100,6 @@ func (h *Hub) FleetKeyLimits(ctx context.Context, limiter string) (all []FleetKe
 	return all, err
 }
 
-// keyLimits is what a limiter knows of the fleet's limits of its keys. limits.mu guards it.
-type keyLimits struct {
-	version int64                    // of Redis, as last heard
-	at      int64                    // µs of Redis's time of the last answer
-	heard   map[string]wire.KeyLimit // by the key in Redis; also those taken back
-}
-
-// keysVersion returns the version of the fleet's limits of keys that the limiter knows.
-func (l *Limiter) keysVersion() int64 {
-	l.limits.mu.Lock()
-	defer l.limits.mu.Unlock()
-	return l.limits.keys.version
-}
-
 // syncKeys asks Redis for the fleet's limits of the keys of a limiter, and tells it those that it may have lost.
 func (h *Hub) syncKeys(ctx context.Context, l *Limiter) bool {
 	var heard wire.KeyLimits
@@ -128,116 +114,19 @@ func (h *Hub) syncKeys(ctx context.Context, l *Limiter) bool {
 	if ask(func(ctx context.Context) (wire.KeyLimits, error) { return h.runner.KeyLimits(ctx, state) }) != nil {
 		return false
 	}
-	lost := l.hearKeys(heard)
+	lost := l.control.HearKeys(heard)
 	if len(lost) == 0 {
 		return true
 	}
 	err := ask(func(ctx context.Context) (wire.KeyLimits, error) {
-		return h.runner.TellKeyLimits(ctx, state, h.names.Changed(), lost, switchTTL)
+		return h.runner.TellKeyLimits(ctx, state, h.names.Changed(), lost, control.TTL)
 	})
 	if errors.Is(err, wire.ErrFull) { // set while Redis did not know these
 		h.log.Event(tell.MsgKeysFull, slog.String("limiter", l.cfg.Name), slog.Int("keys", len(lost)))
 		return true
 	}
 	if err == nil {
-		l.hearKeys(heard)
+		l.control.HearKeys(heard)
 	}
 	return err == nil
-}
-
-// hearKeys notes the fleet's limits of keys as Redis reported them. It returns those that Redis does not know, or knows an older
-// limit of. A limit that this process cannot apply counts as none, and is logged.
-func (l *Limiter) hearKeys(heard wire.KeyLimits) (lost []wire.KeyLimit) {
-	k := &l.limits.keys
-	l.limits.mu.Lock()
-	known := maps.Clone(k.heard)
-	if known == nil {
-		known = map[string]wire.KeyLimit{}
-	}
-	oldest := heard.Now - switchTTL.Microseconds()
-	if k.at < oldest { // this process has not heard for so long that limits taken back are forgotten
-		clear(known)
-	}
-	of := make(map[string]wire.KeyLimit, len(heard.Of))
-	for _, one := range heard.Of {
-		of[one.Key] = one
-		if mine, ok := known[one.Key]; !ok || one.At >= mine.At || mine.At > heard.Now {
-			known[one.Key] = one
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(known)) {
-		mine := known[key]
-		switch have, ok := of[key]; {
-		case mine.Text == "" && mine.At < oldest:
-			delete(known, key)
-		case !ok || have.At < mine.At:
-			lost = append(lost, mine)
-		}
-	}
-	k.version, k.at, k.heard = heard.Version, heard.Now, known
-	note := l.applyKeys(known)
-	l.limits.mu.Unlock()
-	note()
-	return lost
-}
-
-// applyKeys makes limits of keys count. It returns a function that voids the keys in memory and writes the log lines. Call
-// applyKeys under l.limits.mu, and the function without any lock.
-func (l *Limiter) applyKeys(known map[string]wire.KeyLimit) (note func()) {
-	have, plan := l.fleetKeys.Load(), l.plan.Load()
-	next := map[string]hybridlimit.Limit{}
-	var refused error
-	odd := ""
-	for key, k := range known {
-		if k.Text == "" {
-			continue
-		}
-		limit, err := hybridlimit.ParseLimit(k.Text)
-		if err == nil {
-			err = l.fits(limit, plan)
-		}
-		if err != nil {
-			refused, odd = err, k.Text
-			continue
-		}
-		next[key] = limit
-	}
-	if have == nil && len(next) == 0 || have != nil && maps.Equal(*have, next) {
-		next = nil
-	} else {
-		l.fleetKeys.Store(&next)
-	}
-	name := slog.String("limiter", l.cfg.Name)
-	return func() {
-		if refused != nil {
-			l.hub.log.Event(tell.MsgOddLimit, name, slog.String("limit", odd), slog.Any("error", refused))
-		}
-		if next == nil {
-			return
-		}
-		l.voidLimits()
-		if l.flight != nil {
-			l.hub.permits.changed()
-		}
-		l.hub.log.Event(tell.MsgKeyLimits, name, slog.Int("keys", len(next)))
-	}
-}
-
-// fleetKey returns the fleet's limit of a key.
-func (l *Limiter) fleetKey(key string) (limit hybridlimit.Limit, ok bool) {
-	keys := l.fleetKeys.Load()
-	if keys == nil || len(*keys) == 0 {
-		return limit, false
-	}
-	limit, ok = (*keys)[l.hub.names.Stored(l.cfg.Name, key)]
-	return limit, ok
-}
-
-// listed returns the limit that the fleet or the settings list for a key.
-func (l *Limiter) listed(key string) (limit hybridlimit.Limit, ok bool) {
-	if limit, ok = l.fleetKey(key); ok {
-		return limit, true
-	}
-	limit, ok = l.live.Load().keys[key]
-	return limit, ok
 }

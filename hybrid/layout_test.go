@@ -7,7 +7,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/census"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
-	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
 // TestEntryFitsItsSizeClass bounds the size of an entry, which is most of a key's memory. One more field would move the entry
@@ -31,26 +30,6 @@ func TestCommonPathTouchesOneLine(t *testing.T) {
 	} {
 		if end > 64 {
 			t.Errorf("%s ends at byte %d of an entry, want at most 64", name, end)
-		}
-	}
-}
-
-// TestAccountHasTheSameModes checks that modes and fallbacks have the same numbers in both packages, because a conversion keeps
-// the number. The account has types of its own, because Mode and Fallback are part of the public surface.
-func TestAccountHasTheSameModes(t *testing.T) {
-	for ours, theirs := range map[Mode]account.Mode{
-		ModeAuto: account.ModeAuto, ModeStrict: account.ModeStrict, ModeDeferred: account.ModeDeferred, ModeExact: account.ModeExact,
-	} {
-		if account.Mode(ours) != theirs {
-			t.Errorf("%v is %d here and %d in an account", ours, ours, theirs)
-		}
-	}
-	for ours, theirs := range map[Fallback]fallback.Policy{
-		FallbackShare: fallback.PolicyShare, FallbackFull: fallback.PolicyFull,
-		FallbackAllowAll: fallback.PolicyAllowAll, FallbackDenyAll: fallback.PolicyDenyAll,
-	} {
-		if fallback.Policy(ours) != theirs {
-			t.Errorf("%v is %d here and %d in an account", ours, ours, theirs)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
 	"github.com/redis/go-redis/v9"
@@ -28,9 +29,7 @@ type Limiter struct {
 	*family
 	clock   *clock.Clock // the hub's; a copy of the pointer saves one load
 	cfg     Config
-	class   classes.Class
-	plan    atomic.Pointer[account.Plan] // of the limit in force
-	canary  atomic.Pointer[canary]       // nil: all keys without a limit of their own have the same limit
+	control *control.View // which limit, mode and switch is in force
 	store   *store
 	count   tell.Counts
 	hist    *tell.Histograms // nil: no metrics provider
@@ -40,28 +39,21 @@ type Limiter struct {
 
 // family is the part of a limiter that its classes share.
 type family struct {
-	hub     *Hub
-	flight  *ConcurrencyLimiter // that this limiter carries; nil: it limits a rate
-	own     bool                // made by New: Close also closes the hub
-	classes classes.Set
-	views   []*Limiter // one for each class; the first is the limiter itself
-	limits  limits
-	live    atomic.Pointer[live]
-	// fleetKeys has the fleet's limits of keys, by the key in Redis. Nil: there never were any.
-	fleetKeys atomic.Pointer[map[string]hybridlimit.Limit]
-	fleet     fleet
-	switches  switches
-	shares    *fallback.Shares
-	overflow  *sometimes.Line // about keys that find no memory
+	hub      *Hub
+	flight   *ConcurrencyLimiter // that this limiter carries; nil: it limits a rate
+	own      bool                // made by New: Close also closes the hub
+	classes  classes.Set
+	views    []*Limiter // one for each class; the first is the limiter itself
+	fleet    fleet
+	shares   *fallback.Shares
+	overflow *sometimes.Line // about keys that find no memory
 
-	closed    atomic.Bool
 	done      chan struct{} // closed by Close: waiting calls return
 	closeOnce sync.Once
 	left      atomic.Bool   // heartbeats no longer count this limiter
 	ready     chan struct{} // closed when N is known, from two heartbeats or from HubConfig.FleetSize, and one was answered
 	readyOnce sync.Once
 	release   func() // releases the identity
-	questions questions
 	bookings  bookings
 }
 
@@ -129,7 +121,7 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 // ends. With it, Ready waits for one answer of Redis, for at most 400 ms. Its error is then ErrUnavailable: the limiter
 // decides by Config.Fallback, with a share for a fleet of FleetSize.
 func (l *Limiter) Ready(ctx context.Context) error {
-	if l.closed.Load() {
+	if l.control.Closed.Load() {
 		return hybridlimit.ErrClosed
 	}
 	var patience <-chan time.Time
@@ -156,7 +148,7 @@ const readyWithin = 400 * time.Millisecond
 
 // stop makes all further calls fail with ErrClosed.
 func (l *Limiter) stop() {
-	l.closed.Store(true)
+	l.control.Closed.Store(true)
 	l.hub.clock.Void()
 }
 
@@ -206,7 +198,7 @@ func (l *Limiter) uncommon(ctx context.Context, key string, n int64) (hybridlimi
 
 // check returns an error for a request that cannot be answered.
 func (l *Limiter) check(key string, n int64) error {
-	if l.closed.Load() {
+	if l.control.Closed.Load() {
 		return hybridlimit.ErrClosed
 	}
 	return hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes)
@@ -249,8 +241,8 @@ func (l *Limiter) common(e *entry, r *account.Plan, n int64, res *hybridlimit.Re
 			} else {
 				res.ResetAfter = l.resetAfter(r, min(e.left(r), n-1), e.ends.Load())
 			}
-			if l.switches.shadow.Load() {
-				*res = l.shadowed(*res, n)
+			if l.control.Shadow.Load() {
+				*res = l.control.Shadowed(*res, n)
 			}
 		case units < n:
 			return false
@@ -338,15 +330,7 @@ func (l *Limiter) answerUnder(r *account.Plan, key string, res hybridlimit.Resul
 // tally counts a decision and applies Shadow.
 func (l *Limiter) tally(res hybridlimit.Result, n int64) hybridlimit.Result {
 	l.count.Decided(res.Source, res.Allowed, n)
-	return l.shadowed(res, n)
-}
-
-// shadowed turns the denial of a shadow limit into an admission.
-func (l *Limiter) shadowed(res hybridlimit.Result, n int64) hybridlimit.Result {
-	if l.switches.shadow.Load() && !res.Allowed {
-		res.Allowed, res.Shadowed, res.Granted, res.RetryAfter = true, true, n, 0
-	}
-	return res
+	return l.control.Shadowed(res, n)
 }
 
 // place is where a key lives.
@@ -354,7 +338,7 @@ type place struct {
 	plan *account.Plan // of this key's limit
 	tag  int
 	key  string // the caller's
-	from question
+	from control.Question
 }
 
 // inRedis returns the key in Redis.
@@ -362,19 +346,11 @@ func (l *Limiter) inRedis(at place) string { return l.hub.names.State(at.tag, l.
 
 // place returns the place of a key. It runs callbacks of the user, so call it without any lock.
 func (l *Limiter) place(key string) (place, error) {
-	var from question
-	if l.keyed() {
-		from = l.questions.question(l.hub.clock.Now())
+	plan, from, err := l.control.Ask(key)
+	if err != nil {
+		return place{}, err
 	}
-	at := place{plan: l.planOf(key), from: from}
-	if limit, own := l.ownLimit(key, at.plan); own {
-		if err := errors.Join(limit.Validate(), l.fits(limit, at.plan)); err != nil {
-			return place{}, fmt.Errorf("hybrid: Config.LimitFor(%q): %w", key, err)
-		}
-		at.plan = l.newPlan(limit)
-		at.plan.From = account.FromConfig
-	}
-	return l.slot(at, key), nil
+	return l.slot(place{plan: plan, from: from}, key), nil
 }
 
 // placeUnder is place under the limit of the call, if the call brought one.
@@ -416,11 +392,11 @@ func (l *Limiter) conditions(p *account.Plan, now int64) (c account.Conditions) 
 func (l *Limiter) setConditions(c *account.Conditions, p *account.Plan, now int64) {
 	l.hub.heart.pace.event(p.Full)
 	c.Bucket, c.Window, c.Floor, c.Limit = p.Bucket, p.Window, p.Floor, p.Limit
-	c.Mode, c.MaxWait, c.Interval = account.Mode(l.Mode()), int64(l.cfg.MaxWait), int64(l.cfg.SyncInterval)
+	c.Mode, c.MaxWait, c.Interval = l.control.Mode(), int64(l.cfg.MaxWait), int64(l.cfg.SyncInterval)
 	c.N, c.Every, c.Adaptive = l.fleet.Accounts(), l.every(), l.cfg.SyncEvery == 0
 	c.RTT, c.Tick = int64(l.hub.engine.RTT()), int64(tick)
 	c.RelookIn = l.hub.jitter(account.MaxView)
-	c.Closing, c.Behind = l.closed.Load(), l.hub.engine.Behind()
+	c.Closing, c.Behind = l.control.Closed.Load(), l.hub.engine.Behind()
 	if l.fleet.Known(now) {
 		c.Credit = l.credit(p, c.N)
 	}
@@ -447,10 +423,16 @@ func (l *Limiter) givesCredit() bool {
 
 // credit returns C in a fleet of n accounts.
 func (l *Limiter) credit(p *account.Plan, n int64) int64 {
-	return p.Credit(account.Mode(l.Mode()), l.cfg.Overshoot, l.every(), n)
+	return p.Credit(l.control.Mode(), l.cfg.Overshoot, l.every(), n)
 }
 
 // share returns the size of a key's share in a fleet of n processes.
 func (l *Limiter) share(p *account.Plan, n int64) account.Fallback {
-	return p.Fallback(fallback.Policy(l.live.Load().fallback), l.cfg.FallbackFloor, n)
+	return p.Fallback(l.control.Fallback(), l.cfg.FallbackFloor, n)
+}
+
+// limitFor returns the limit of a key, as a call without a limit would get it.
+func (l *Limiter) limitFor(key string) hybridlimit.Limit {
+	limit, _ := l.control.LimitFor(key)
+	return limit
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -56,9 +57,9 @@ func TestOrderOfLimits(t *testing.T) {
 						case source == settings:
 							okSettings(t, h, nil)
 						case source == fleet && on:
-							l.heardLimit(wire.FleetLimit{Text: "1/h burst 30", At: at}, at)
+							l.control.HearLimit(wire.FleetLimit{Text: "1/h burst 30", At: at}, at)
 						case source == fleet:
-							l.heardLimit(wire.FleetLimit{Text: "", At: at}, at)
+							l.control.HearLimit(wire.FleetLimit{Text: "", At: at}, at)
 						case on:
 							if err := l.SetLimit(hourly(40)); err != nil {
 								t.Error(err)
@@ -117,7 +118,7 @@ func TestReloadsChangeNothing(t *testing.T) {
 		}
 		okSettings(t, h, settings())
 		at := time.Now().UnixMicro()
-		l.heardLimit(wire.FleetLimit{Text: "1500/s", At: at}, at)
+		l.control.HearLimit(wire.FleetLimit{Text: "1500/s", At: at}, at)
 		for range 100 {
 			if _, err := l.Allow(t.Context(), "k"); err != nil {
 				t.Fatal(err)
@@ -128,12 +129,12 @@ func TestReloadsChangeNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, epoch, said := l.plan.Load(), l.clock.Epoch(), lines.count()
+		plan, epoch, said := l.control.Plan(), l.clock.Epoch(), lines.count()
 		for i := range 10_000 {
 			okSettings(t, h, settings())
-			l.heardLimit(wire.FleetLimit{Text: "1500/s", At: at + int64(i)}, at+int64(i))
+			l.control.HearLimit(wire.FleetLimit{Text: "1500/s", At: at + int64(i)}, at+int64(i))
 		}
-		if l.plan.Load() != plan || l.clock.Epoch() != epoch || lines.count() != said {
+		if l.control.Plan() != plan || l.clock.Epoch() != epoch || lines.count() != said {
 			t.Errorf("the plan or the budgets have changed, or %d lines were logged", lines.count()-said)
 		}
 		after, err := l.Inspect(t.Context(), "k")
@@ -154,7 +155,7 @@ func TestCanaryIsByKey(t *testing.T) {
 		at := time.Now().UnixMicro()
 		in := func(part float64, want hybridlimit.Limit) map[string]bool {
 			at++
-			l.heardLimit(wire.FleetLimit{Text: FleetLimit{Limit: hourly(50), Part: part}.text(), At: at}, at)
+			l.control.HearLimit(wire.FleetLimit{Text: control.FleetLimit{Limit: hourly(50), Part: part}.Text(), At: at}, at)
 			keys := map[string]bool{}
 			for i := range 2000 {
 				key := fmt.Sprint("key-", i)
@@ -206,11 +207,11 @@ func TestCanaryNeverRefills(t *testing.T) {
 		at, began, admitted := time.Now().UnixMicro(), time.Now(), int64(0)
 		for i := range 400 {
 			at++
-			text := FleetLimit{Limit: hybridlimit.TokenBucket(rate, time.Second, burst), Part: 0.9999}.text()
+			text := control.FleetLimit{Limit: hybridlimit.TokenBucket(rate, time.Second, burst), Part: 0.9999}.Text()
 			if i%2 == 1 {
 				text = ""
 			}
-			l.heardLimit(wire.FleetLimit{Text: text, At: at}, at)
+			l.control.HearLimit(wire.FleetLimit{Text: text, At: at}, at)
 			for range 5 {
 				res, err := l.Allow(t.Context(), "k")
 				if err != nil {
@@ -230,7 +231,7 @@ func TestCanaryNeverRefills(t *testing.T) {
 
 // TestFleetLimitText checks that a limit of the fleet survives its text, and which texts are refused.
 func TestFleetLimitText(t *testing.T) {
-	for _, f := range []FleetLimit{
+	for _, f := range []control.FleetLimit{
 		{},
 		{Limit: hourly(5)},
 		{Limit: hybridlimit.SlidingWindow(7, time.Minute), Part: 0.0001},
@@ -238,17 +239,17 @@ func TestFleetLimitText(t *testing.T) {
 		{Limit: hybridlimit.Unlimited()},
 		{Limit: hybridlimit.PerSecond(3), Part: 0.1234},
 	} {
-		if got, err := parseFleetLimit(f.text()); err != nil || got != f {
-			t.Errorf("%q: %+v, %v; want %+v", f.text(), got, err, f)
+		if got, err := control.ParseFleetLimit(f.Text()); err != nil || got != f {
+			t.Errorf("%q: %+v, %v; want %+v", f.Text(), got, err, f)
 		}
 	}
 	for _, text := range []string{"x", "0.00001 1/s", "-1 1/s", "NaN 1/s", "2 1/s", "0 1/s burst", "0.5", "0.5 ", " 1/s x", "0/s", strings.Repeat("9", 300)} {
-		if f, err := parseFleetLimit(text); err == nil {
+		if f, err := control.ParseFleetLimit(text); err == nil {
 			t.Errorf("%q is read as %+v", text, f)
 		}
 	}
 	for _, part := range []float64{-0.1, 1.1, math.NaN(), math.Inf(1), 0.00005, 0.12345} {
-		if bad := (FleetLimit{Limit: hourly(1), Part: part}).violations(); len(bad) != 1 {
+		if bad := (control.FleetLimit{Limit: hourly(1), Part: part}).Violations(); len(bad) != 1 {
 			t.Errorf("Part %v: %v", part, bad)
 		}
 	}
@@ -262,9 +263,9 @@ func TestOddFleetLimit(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, l, lines := changing(t, hourly(10), Config{})
 				at := time.Now().UnixMicro()
-				l.heardLimit(wire.FleetLimit{Text: "1/h burst 30", At: at}, at)
+				l.control.HearLimit(wire.FleetLimit{Text: "1/h burst 30", At: at}, at)
 				for range 3 {
-					l.heardLimit(wire.FleetLimit{Text: text, At: at + 1}, at+1)
+					l.control.HearLimit(wire.FleetLimit{Text: text, At: at + 1}, at+1)
 				}
 				if s := l.LimitState(); s.InForce != hourly(10) || s.Source != LimitFromConfig || s.Fleet.Limit != (hybridlimit.Limit{}) {
 					t.Errorf("%+v", s)
@@ -272,10 +273,10 @@ func TestOddFleetLimit(t *testing.T) {
 				if n := lines.of(tell.MsgOddLimit); n != 1 {
 					t.Errorf("%d lines", n)
 				}
-				if told := l.toldLimit(); told != (wire.FleetLimit{Text: text, At: at + 1}) {
+				if told := l.control.HeardLimit(); told != (wire.FleetLimit{Text: text, At: at + 1}) {
 					t.Errorf("the process would tell Redis %+v", told)
 				}
-				l.heardLimit(wire.FleetLimit{Text: "1/h burst 40", At: at + 2}, at+2)
+				l.control.HearLimit(wire.FleetLimit{Text: "1/h burst 40", At: at + 2}, at+2)
 				if s := l.LimitState(); s.InForce != hourly(40) {
 					t.Errorf("the next limit: %+v", s)
 				}

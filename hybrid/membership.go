@@ -163,13 +163,13 @@ func (m *membership) visit() {
 
 // known returns the present limit of a key without a question to LimitFor. The entry is locked.
 func (l *ConcurrencyLimiter) known(e *permitEntry) int64 {
-	if limit, ok := l.base.listed(e.key); ok {
+	if limit, ok := l.base.control.Listed(e.key); ok {
 		return limit.BurstSize()
 	}
 	if e.own {
 		return e.limit
 	}
-	return l.base.planOf(e.key).Limit.BurstSize()
+	return l.base.control.PlanOf(e.key).Limit.BurstSize()
 }
 
 // each calls f for every key of all limiters, without a lock.

@@ -12,8 +12,8 @@ import (
 // attributes returns the attributes of the series of a limiter, or of one of its classes.
 func (l *Limiter) attributes() []attribute.KeyValue {
 	of := []attribute.KeyValue{tell.AttrPolicy.String(l.cfg.Name)}
-	if l.class.Name != "" {
-		of = append(of, tell.AttrClass.String(l.class.Name))
+	if l.control.Class.Name != "" {
+		of = append(of, tell.AttrClass.String(l.control.Class.Name))
 	}
 	return of
 }
@@ -58,8 +58,8 @@ func (h *Hub) observe(o metric.Observer, in *tell.Instruments) {
 		o.ObserveInt64(in.Invalid, c.BadLimits.Load(), of())
 		o.ObserveInt64(in.Ops, c.Ops.Load(), of())
 		o.ObserveInt64(in.Fleet, l.fleet.Size(), of())
-		o.ObserveInt64(in.Switched, int64(l.inForce()), of())
-		o.ObserveInt64(in.Limited, int64(l.limits.source.Load()), of())
+		o.ObserveInt64(in.Switched, int64(l.control.Switch()), of())
+		o.ObserveInt64(in.Limited, int64(l.control.Source()), of())
 		if l.flight != nil {
 			running, held, waiting := l.flight.sums()
 			o.ObserveInt64(in.Running, running, of())
@@ -97,7 +97,7 @@ type decides struct{ allow, deny bool }
 // with the value 0, so that the first decision is visible as a rise. These are at most ten series of a policy. The
 // series of Unlimited is the exception: it begins with the first admission.
 func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
-	exactly := l.exactly(l.plan.Load())
+	exactly := l.control.Exactly(l.control.Plan())
 	if l.flight != nil && (s == hybridlimit.SourceLease || s == hybridlimit.SourceTimeout) {
 		return decides{allow: s == hybridlimit.SourceLease, deny: s == hybridlimit.SourceTimeout}
 	}
@@ -109,7 +109,7 @@ func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
 	case hybridlimit.SourceRedis, hybridlimit.SourceFallback, hybridlimit.SourceSwitch:
 		return decides{true, true}
 	case hybridlimit.SourceDenyCache:
-		return decides{deny: l.cfg.Mode != ModeExact && l.flight == nil}
+		return decides{deny: !l.control.Exact() && l.flight == nil}
 	case hybridlimit.SourceTimeout:
 		return decides{deny: l.Mode() == ModeStrict}
 	case hybridlimit.SourceStatic: // a cost above the burst

@@ -29,7 +29,7 @@ type otherLimit struct {
 func (h *Hub) compareLimits(book *groups.Book, count groups.Count, ls []*Limiter) {
 	now := max(1, h.clock.Now())
 	for _, l := range ls {
-		o, own := &l.fleet.other, l.programLimit()
+		o, own := &l.fleet.other, l.control.Program()
 		other, processes := "", int64(0)
 		if s := l.LimitState().Source; s == LimitFromConfig || s == LimitFromSettings {
 			other, processes = book.OtherLimit(count, l.cfg.Name, own)
@@ -50,24 +50,6 @@ func (h *Hub) compareLimits(book *groups.Book, count groups.Count, ls []*Limiter
 	}
 }
 
-// programLimit returns the limit that the program has for the limiter, as text: that of its settings, or that of New. Heartbeats
-// tell it.
-func (l *Limiter) programLimit() string {
-	w := &l.limits
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	limit := w.configured
-	if w.settings != noLimit {
-		limit = w.settings
-	}
-	short := limit
-	short.Burst = 0 // a burst that is the default has one text, said or not
-	if short.Validate() == nil && short.BurstSize() == limit.BurstSize() {
-		limit = short
-	}
-	return limitText(limit)
-}
-
 // terms returns what the names of the group of a process with these limiters say. With plain, or if the names would be too long,
 // they say no limits.
 func (h *Hub) terms(ls []*Limiter, plain bool) []string {
@@ -80,7 +62,7 @@ func (h *Hub) terms(ls []*Limiter, plain bool) []string {
 	}
 	full := append(terms, groups.TagsTerm(h.cfg.Tags))
 	for _, l := range ls {
-		full = append(full, groups.LimitTerm(l.cfg.Name, l.programLimit()))
+		full = append(full, groups.LimitTerm(l.cfg.Name, l.control.Program()))
 	}
 	length := 0
 	for _, term := range full {

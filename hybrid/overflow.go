@@ -87,7 +87,7 @@ func (l *Limiter) countOverflow(n int64, admitted bool) {
 		l.count.Dropped.Add(n)
 	}
 	if _, ok := l.overflow.Due(); ok {
-		l.hub.log.Event(tell.MsgOverflow, slog.String("limiter", l.cfg.Name), slog.String("fallback", l.live.Load().fallback.String()),
+		l.hub.log.Event(tell.MsgOverflow, slog.String("limiter", l.cfg.Name), slog.String("fallback", l.control.Fallback().String()),
 			slog.Int64("keys", l.store.keys.Load()), slog.Int("shares", l.shares.Len()), slog.Int64("decisions", l.count.Overflow.Load()))
 	}
 }

@@ -3,8 +3,6 @@ package hybrid
 import (
 	"log/slog"
 	"math"
-	"sync/atomic"
-	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
@@ -12,33 +10,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
-
-// questions decides when the limit of a key is looked up (Settings.Keys, Config.LimitFor), and when that is done
-// again for a key in memory.
-type questions struct {
-	every time.Duration // Config.LimitRefresh
-	// voids counts the calls of Invalidate, InvalidateAll and voidLimits. An answer is void if the number has changed since its question: the
-	// question may be the older of the two.
-	voids atomic.Uint64
-}
-
-// question is a question to Config.LimitFor, or none.
-type question struct {
-	asked bool
-	at    int64 // ns
-	voids uint64
-}
-
-// question begins a question. Call it before Config.LimitFor.
-func (s *questions) question(now int64) question { return question{true, now, s.voids.Load()} }
-
-// next returns the deadline of a key whose limit is the answer to q.
-func (s *questions) next(q question) refresh.Deadline {
-	if s.voids.Load() != q.voids {
-		return 0
-	}
-	return refresh.Next(s.every, q.at)
-}
 
 // renewal is a question about the limit of a key in memory. A call asks at most one.
 type renewal struct {
@@ -52,14 +23,14 @@ type renewal struct {
 // After a panic of LimitFor, or an answer that is not valid, the key keeps its limit until the next question. Call it under
 // e.mu.
 func (l *Limiter) renews(e *entry, key string, r *renewal) bool {
-	if !l.keyed() || r.e != nil {
+	if !l.control.Keyed() || r.e != nil {
 		return false
 	}
 	now := l.hub.clock.Now()
 	if !e.asks.Due(now) {
 		return false
 	}
-	e.asks = refresh.Next(l.questions.every, now).With(e.asks.Note())
+	e.asks = refresh.Next(l.control.Questions.Every, now).With(e.asks.Note())
 	r.e, r.next = e, e.asks
 	e.unlock()
 	var err error
@@ -72,7 +43,7 @@ func (l *Limiter) renews(e *entry, key string, r *renewal) bool {
 }
 
 // answers reports whether there is an answer for the entry, and no newer question. Call it under e.mu.
-func (r *renewal) answers(e *entry) bool { return r.e == e && r.at.from.asked && e.asks == r.next }
+func (r *renewal) answers(e *entry) bool { return r.e == e && r.at.from.Asked && e.asks == r.next }
 
 // The notes of entry.asks. LimitFor may answer with a limit that counts nothing for a key that has an account. The account keeps
 // its plan, and the note stands for the limit.
@@ -98,7 +69,7 @@ func (e *entry) standing() *account.Plan {
 // own makes LimitFor's answer the key's own limit, and returns its plan. The caller gives it to the entry if it counts. Call it
 // under e.mu.
 func (e *entry) own(at place, now int64) *account.Plan {
-	e.asks = e.lim.questions.next(at.from)
+	e.asks = e.lim.control.Questions.Next(at.from)
 	switch {
 	case !account.Static(at.plan.Limit):
 		return e.next(at.plan, now)
@@ -155,12 +126,19 @@ func (e *entry) void() {
 	}
 }
 
+// voidLocked is void, and locks the entry. It does not expand the account.
+func (e *entry) voidLocked() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.void()
+}
+
 // asksAt returns the time (ns) by which the next call must take the slow path for the sake of LimitFor. A budget may be spent
 // for two ticks longer. Call it under e.mu.
 func (e *entry) asksAt(now int64) int64 {
 	l := e.lim
 	switch {
-	case !l.keyed() || e.plan.Load().From == account.FromCall:
+	case !l.control.Keyed() || e.plan.Load().From == account.FromCall:
 		return math.MaxInt64
 	case e.asks.Note() != countsUnits:
 		return now
@@ -177,10 +155,10 @@ func (l *Limiter) Invalidate(key string) error {
 	if err := l.check(key, 1); err != nil {
 		return err
 	}
-	if !l.keyed() {
+	if !l.control.Keyed() {
 		return nil
 	}
-	l.questions.voids.Add(1) // before the look: a key that comes into memory during it has seen the number
+	l.control.Questions.Voids.Add(1) // before the look: a key that comes into memory during it has seen the number
 	for _, v := range l.views {
 		if e := v.store.peek(key); e != nil {
 			e.lock()
@@ -195,22 +173,11 @@ func (l *Limiter) Invalidate(key string) error {
 // InvalidateAll is Invalidate for all keys, for example after LimitFor's source was loaded anew. It visits the keys in
 // memory (BenchmarkInvalidateAll has the time). A key whose limit has not changed keeps its units.
 func (l *Limiter) InvalidateAll() error {
-	if l.closed.Load() {
+	if l.control.Closed.Load() {
 		return hybridlimit.ErrClosed
 	}
-	if l.keyed() {
-		l.voidLimits()
+	if l.control.Keyed() {
+		l.control.VoidLimits()
 	}
 	return nil
-}
-
-// voidLimits is Invalidate for all keys. When it has returned, the next call for each key asks. Call it without locks.
-func (l *Limiter) voidLimits() {
-	l.questions.voids.Add(1)
-	l.each(func(e *entry) {
-		e.mu.Lock()
-		e.void()
-		e.mu.Unlock()
-	})
-	l.hub.clock.Void()
 }

@@ -30,7 +30,7 @@ func TestVoidLimits(t *testing.T) {
 				if voids {
 					voids = false
 					now.Add(1)
-					l.voidLimits()
+					l.control.VoidLimits()
 				}
 				return limit
 			},
@@ -61,7 +61,7 @@ func TestVoidLimits(t *testing.T) {
 				t.Errorf("round %d: LimitFor was asked %d times for %d keys", round, n, keys)
 			}
 			now.Add(1)
-			l.voidLimits()
+			l.control.VoidLimits()
 		}
 		voids = true
 		if got, want := limitOf("late"), now.Load()-1; got != want {

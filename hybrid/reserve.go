@@ -54,7 +54,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if p := l.planOf(key); n > p.Burst && !l.keyed() && !account.Static(p.Limit) { // not only when it is its turn
+	if p := l.control.PlanOf(key); n > p.Burst && !l.control.Keyed() && !account.Static(p.Limit) { // not only when it is its turn
 		return hybridlimit.Result{}, exceeds(key, n, p.Burst)
 	}
 	var each time.Duration
@@ -119,7 +119,7 @@ func (l *Limiter) bookAt(ctx context.Context, key string, at place, res hybridli
 	var e *entry
 	var w *account.Waiter
 	var again bool
-	if !l.exactly(at.plan) {
+	if !l.control.Exactly(at.plan) {
 		var v account.Verdict
 		if e, v, w, again, err = l.inHand(key, at, n, &back); err != nil {
 			return hybridlimit.Result{}, back, err
@@ -298,7 +298,7 @@ const ofNow = -1
 // know of are given back in memory only.
 func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64, back booked, soon account.Sync) (hybridlimit.Result, error) {
 	var e *entry
-	if !l.exactly(at.plan) {
+	if !l.control.Exactly(at.plan) {
 		var err error
 		if e, _, err = l.lockAt(key, at); err != nil {
 			return hybridlimit.Result{}, err

@@ -40,7 +40,7 @@ func TestSetLimitAtOnce(t *testing.T) {
 		claims.Lock()
 		claimed := claims.held[id].limit
 		claims.Unlock()
-		if have := l.plan.Load().Limit; have != claimed {
+		if have := l.control.Plan().Limit; have != claimed {
 			t.Fatalf("round %d: the limit in force is %v, the claimed limit %v", round, have, claimed)
 		}
 	}

@@ -16,7 +16,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.
 		l.logDenial(key, nil, n, &res)
 		return res, nil
 	}
-	if given != nil && l.exactly(given) || given == nil && l.exactly(l.plan.Load()) {
+	if given != nil && l.control.Exactly(given) || given == nil && l.control.Exactly(l.control.Plan()) {
 		return l.exact(ctx, key, n, given)
 	}
 	e, r, res, err := l.lockBy(key, given, nil)
@@ -79,7 +79,7 @@ func (l *Limiter) sendsItself(ctx context.Context) bool {
 		patience = min(patience, time.Until(ends))
 	}
 	rtt := l.hub.engine.RTT()
-	return rtt > 0 && 4*rtt <= patience && !l.mute()
+	return rtt > 0 && 4*rtt <= patience && !l.control.Mute()
 }
 
 // event is one event of a locked entry, from event to end.
@@ -189,7 +189,7 @@ func (l *Limiter) lockBy(key string, given *account.Plan, known *place) (*entry,
 			}
 		}
 		want := given
-		if want == nil && l.revertsToOwn(e.plan.Load()) {
+		if want == nil && l.control.RevertsToOwn(e.plan.Load()) {
 			var err error
 			if at, err = l.place(key); err != nil {
 				return nil, nil, res, err
@@ -198,12 +198,12 @@ func (l *Limiter) lockBy(key string, given *account.Plan, known *place) (*entry,
 		}
 		e.lock()
 		switch {
-		case l.closed.Load(): // checked under the lock: see writeOff
+		case l.control.Closed.Load(): // checked under the lock: see writeOff
 			e.unlock()
 			return nil, nil, res, hybridlimit.ErrClosed
 		case e.dead():
 			e.unlock()
-		case want == nil && !at.from.asked && l.renews(e, key, &again): // the entry is not locked any more
+		case want == nil && !at.from.Asked && l.renews(e, key, &again): // the entry is not locked any more
 		default:
 			return e, l.settleOn(e, want, at, &again), res, nil
 		}
@@ -214,12 +214,12 @@ func (l *Limiter) lockBy(key string, given *account.Plan, known *place) (*entry,
 // the call, or nil. Call it under e.mu.
 func (l *Limiter) settleOn(e *entry, want *account.Plan, at place, again *renewal) *account.Plan {
 	switch {
-	case at.from.asked:
+	case at.from.Asked:
 		want = e.own(at, l.hub.clock.Now())
 	case again.answers(e):
 		want = e.own(again.at, l.hub.clock.Now())
-	case want == nil && l.outdated(e.plan.Load()):
-		want = l.planOf(e.name)
+	case want == nil && l.control.Outdated(e.plan.Load()):
+		want = l.control.PlanOf(e.name)
 	}
 	switch {
 	case want == nil:
@@ -277,7 +277,7 @@ func (l *Limiter) timedOut(e *entry, w *account.Waiter) (account.Verdict, error)
 		e.unlock()
 		return <-w.Out, nil
 	}
-	if l.closed.Load() {
+	if l.control.Closed.Load() {
 		e.unlock()
 		return account.Verdict{}, hybridlimit.ErrClosed
 	}

@@ -126,7 +126,7 @@ func (l *Limiter) Stats() Stats {
 	s := Stats{
 		Allowed: map[hybridlimit.Source]int64{}, Denied: map[hybridlimit.Source]int64{},
 		Evicted: l.store.evicted.Load(), Refused: l.store.refused.Load(),
-		Fleet: l.fleet.Size(), Breaker: l.hub.worst(), Credit: l.creditNow(), Switch: l.inForce(),
+		Fleet: l.fleet.Size(), Breaker: l.hub.worst(), Credit: l.creditNow(), Switch: Switch(l.control.Switch()),
 	}
 	l.store.each(func(e *entry) {
 		s.Keys++
@@ -179,7 +179,7 @@ func (l *Limiter) creditNow() int64 {
 	if !l.fleet.Known(l.hub.clock.Now()) {
 		return 0
 	}
-	return l.credit(l.plan.Load(), l.fleet.Accounts())
+	return l.credit(l.control.Plan(), l.fleet.Accounts())
 }
 
 // HubStats counts the traffic of a hub.
@@ -241,7 +241,7 @@ func (h *Hub) decisions() int64 {
 func (l *Limiter) Name() string { return l.cfg.Name }
 
 // Mode returns the mode: Settings.Mode, or else Config.Mode.
-func (l *Limiter) Mode() Mode { return l.live.Load().mode }
+func (l *Limiter) Mode() Mode { return Mode(l.control.Mode()) }
 
 // Hub returns the hub that the limiter belongs to.
 func (l *Limiter) Hub() *Hub { return l.hub }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
@@ -19,7 +20,7 @@ var hubOnly = func() *Limiter {
 	if err != nil {
 		panic(err)
 	}
-	l := &Limiter{family: &family{hub: &Hub{engine: ratesync.New(ratesync.Config{Names: lua.Names{Tags: 1}}), breakers: []*circuit.Breaker{br}}}}
+	l := &Limiter{control: &control.View{Control: new(control.Control)}, family: &family{hub: &Hub{engine: ratesync.New(ratesync.Config{Names: lua.Names{Tags: 1}}), breakers: []*circuit.Breaker{br}}}}
 	l.views = []*Limiter{l}
 	return l
 }()

@@ -23,10 +23,10 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 			return res, nil
 		}
 	}
-	if err := errors.Join(limit.Validate(), l.fits(limit, l.plan.Load())); err != nil {
+	if err := errors.Join(limit.Validate(), l.control.Fits(limit)); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	given := l.newPlan(limit)
+	given := l.control.NewPlan(limit)
 	given.Began = max(1, l.hub.clock.Now())
 	given.From = account.FromCall
 	return l.slow(ctx, key, n, given)
@@ -50,14 +50,14 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 		return l.answered(key, res, n), err
 	}
 	res, err := l.atMost(ctx, key, n)
-	if l.switches.shadow.Load() && res.Allowed && res.Granted < n {
+	if l.control.Shadow.Load() && res.Allowed && res.Granted < n {
 		res.Granted, res.Shadowed = n, true
 	}
 	return res, err
 }
 
 func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if l.exactly(l.plan.Load()) {
+	if l.control.Exactly(l.control.Plan()) {
 		return l.exactRange(ctx, key, 1, n, nil)
 	}
 	took, v := l.takeAtMost(key, n)
@@ -73,7 +73,7 @@ func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.
 	}
 	if took, v = l.takeAtMost(key, n-1); took > 0 {
 		l.count.Admitted.Add(took)
-		res.Delay = max(res.Delay, time.Duration(v.Delay)-slotTime(l.plan.Load())) // all are served together
+		res.Delay = max(res.Delay, time.Duration(v.Delay)-slotTime(l.control.Plan())) // all are served together
 	}
 	res.Granted += took
 	res.Remaining = max(0, res.Remaining-took)
@@ -85,7 +85,7 @@ func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.
 // of a queue are served together, so nothing is added to those.
 func (l *Limiter) theRest(ctx context.Context, key string, n int64, res hybridlimit.Result) hybridlimit.Result {
 	rest := min(n-res.Granted, res.Remaining)
-	if rest < 1 || l.switches.shadow.Load() {
+	if rest < 1 || l.control.Shadow.Load() {
 		return res
 	}
 	e, r, _, err := l.lockBy(key, nil, nil)
@@ -125,7 +125,7 @@ func (l *Limiter) more(key string, took int64, v account.Verdict) hybridlimit.Re
 
 // takeAtMost takes up to n units in hand, of a key in memory: leased units, or else the credit that is left.
 func (l *Limiter) takeAtMost(key string, n int64) (took int64, v account.Verdict) {
-	if r := l.plan.Load(); l.exactly(r) || l.store.get(key) == nil && !r.Bucket.Queue {
+	if r := l.control.Plan(); l.control.Exactly(r) || l.store.get(key) == nil && !r.Bucket.Queue {
 		return 0, v
 	}
 	e, _, err := l.lock(key, nil)
@@ -151,7 +151,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 		res.Granted = 0
 		return res, err
 	}
-	if !l.exactly(l.plan.Load()) && l.store.get(key) != nil {
+	if !l.control.Exactly(l.control.Plan()) && l.store.get(key) != nil {
 		if res, known, err := l.peekHere(key); known || err != nil {
 			return res, err
 		}
@@ -212,7 +212,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	var e *entry
 	var res hybridlimit.Result
 	var err error
-	if !l.exactly(l.plan.Load()) {
+	if !l.control.Exactly(l.control.Plan()) {
 		if e, res, err = l.lock(key, nil); err != nil {
 			return hybridlimit.Result{}, err
 		}
@@ -273,7 +273,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 
 // uncountedKey returns the answer for a key whose limit counts nothing.
 func (l *Limiter) uncountedKey(key string, n int64) (res hybridlimit.Result, ok bool, err error) {
-	if !l.keyed() && !account.Static(l.plan.Load().Limit) && l.canary.Load() == nil {
+	if !l.control.Keyed() && !account.Static(l.control.Plan().Limit) && !l.control.Canary() {
 		return res, false, nil
 	}
 	at, err := l.place(key)
@@ -295,7 +295,7 @@ func (l *Limiter) answered(key string, res hybridlimit.Result, n int64) hybridli
 // unanswered returns the reason why askNow has no answer.
 func (l *Limiter) unanswered(ctx context.Context, res hybridlimit.Result) (hybridlimit.Result, error) {
 	switch {
-	case l.closed.Load():
+	case l.control.Closed.Load():
 		return hybridlimit.Result{}, hybridlimit.ErrClosed
 	case ctx.Err() != nil:
 		return hybridlimit.Result{}, ctx.Err()

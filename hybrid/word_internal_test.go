@@ -33,7 +33,7 @@ func TestWhatEndsCredit(t *testing.T) {
 			}
 		}, 0},
 		{"another process joins", func(t *testing.T, l *Limiter, link *redistest.MemLink) {
-			other, err := New(link.Client(nil), l.plan.Load().Limit, Config{Name: "api", Mode: ModeDeferred, Hub: HubConfig{Logger: slog.New(slog.DiscardHandler)}})
+			other, err := New(link.Client(nil), l.control.Plan().Limit, Config{Name: "api", Mode: ModeDeferred, Hub: HubConfig{Logger: slog.New(slog.DiscardHandler)}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,8 @@
 package account
 
 import (
+	"strconv"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
@@ -14,7 +16,20 @@ const (
 	ModeStrict               // leases only
 	ModeDeferred             // credit only
 	ModeExact
+
+	modes
 )
+
+// Valid reports whether m is a mode.
+func (m Mode) Valid() bool { return m < modes }
+
+// String returns "auto", "strict", "deferred" or "exact".
+func (m Mode) String() string {
+	if m.Valid() {
+		return [...]string{"auto", "strict", "deferred", "exact"}[m]
+	}
+	return "Mode(" + strconv.Itoa(int(m)) + ")"
+}
 
 // Conditions is the values that one event needs besides the account. The shell makes new Conditions for each event.
 type Conditions struct {

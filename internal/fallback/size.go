@@ -1,5 +1,7 @@
 package fallback
 
+import "fmt"
+
 // Policy is the way in which a limiter decides without Redis: see hybrid.Fallback.
 type Policy uint8
 
@@ -9,7 +11,20 @@ const (
 	PolicyFull
 	PolicyAllowAll
 	PolicyDenyAll
+
+	policies
 )
+
+// Valid reports whether p is a policy.
+func (p Policy) Valid() bool { return p < policies }
+
+// String returns "share", "full", "allow_all" or "deny_all".
+func (p Policy) String() string {
+	if p.Valid() {
+		return [...]string{"share", "full", "allow_all", "deny_all"}[p]
+	}
+	return fmt.Sprintf("Fallback(%d)", uint8(p))
+}
 
 // Size is the size of a share. A share takes over each change of it.
 type Size struct {

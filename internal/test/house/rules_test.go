@@ -64,11 +64,18 @@ var product = map[string]rule{
 		inside:  []string{".", "breaker", "internal/account", "internal/sometimes", "internal/wire", "lua", "sync"},
 		outside: []string{redisClient, xtime, otel, xxhash},
 	},
+	"hybrid/internal/control": {
+		inside: []string{
+			".", "internal/account", "internal/algo", "internal/census", "internal/classes", "internal/clock", "internal/fallback", "internal/refresh",
+			"internal/sometimes", "internal/wire", "lua", "hybrid/internal/tell",
+		},
+		outside: []string{redisClient, xtime, otel, xxhash},
+	},
 	"hybrid": {
 		inside: []string{
 			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
 			"internal/groups", "internal/classes", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
-			"breaker", "local", "sync", "hybrid/internal/tell",
+			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
