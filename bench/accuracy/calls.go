@@ -169,15 +169,6 @@ func (f *CallFamily) Cases() []CallCase {
 	return all
 }
 
-// Fleet returns the processes and the limit, such as "10 × 1000", or with many keys
-// these and the limit.
-func (f *CallFamily) Fleet() string {
-	if f.Base.Keys > 1 {
-		return fmt.Sprintf("%d keys × %d", f.Base.Keys, f.Base.Limit)
-	}
-	return fmt.Sprintf("%d × %d", f.Base.Processes, f.Base.Limit)
-}
-
 // Setting describes the family's scenarios in one line.
 func (f *CallFamily) Setting() string {
 	b := f.Base

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
 )
 
@@ -83,33 +82,4 @@ func (r *CallResult) Markdown() string {
 func (r CallRow) String() string {
 	return fmt.Sprintf("%s %s: %d admitted, %s messages for each, %s at once, %s waited, %s denied",
 		r.Case.Scenario, r.Kind, r.Admitted, significant(r.PerAdmission), fixed(r.AtOnce, 3), percent(r.Waits), percent(r.Denied))
-}
-
-// The lines around the excerpt in a page.
-const (
-	callExcerptFrom = "<!-- make lab-calls: from here -->\n"
-	callExcerptTo   = "<!-- make lab-calls: to here -->\n"
-)
-
-// quote replaces the excerpt in a page: the rows of the engine beside those of the sorted set without its renewals, without the short scenarios.
-func (r *CallResult) quote(page string) (string, error) {
-	var b strings.Builder
-	b.WriteString("| fleet | call | load | messages: sorted set | engine | share: sorted set | engine | waited |\n|---|--:|--:|--:|--:|--:|--:|--:|\n")
-	for _, row := range r.Rows {
-		if row.Kind != string(callfleet.Engine) || row.Case.Family.limiters() > 0 {
-			continue
-		}
-		for _, set := range r.Rows {
-			if set.Kind != string(callfleet.SortedSet) || set.Case.Scenario != row.Case.Scenario {
-				continue
-			}
-			cost := row.cost(row.Bare)
-			if row.Bare > 1.02*set.Bare {
-				cost = "**" + cost + "**"
-			}
-			fmt.Fprintf(&b, "| %s | %s s | %s | %s | %s | %s | %s | %s |\n", row.Case.Family.Fleet(), number(row.Case.Run.Lasts.Seconds()),
-				number(row.Case.Run.Load), set.cost(set.Bare), cost, fmt.Sprintf("%.3f", set.Share), fmt.Sprintf("%.3f", row.Share), percent(row.Waits))
-		}
-	}
-	return benchkit.Between(page, callExcerptFrom, callExcerptTo, b.String())
 }

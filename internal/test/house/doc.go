@@ -10,7 +10,8 @@
 //   - no file of a product package is longer than 500 lines;
 //   - the arithmetic packages read no clock. The pure ones have no lock, log, network or goroutine either;
 //   - the exported surface is that of testdata/surface.txt;
-//   - a test that a page or a comment names exists (in any module).
+//   - a test that a page or a comment names exists (in any module);
+//   - each decision record has a row in the index, with its status.
 //
 // Each check is a function over data, and has a test with bad input: a check that cannot fail proves nothing. Sources are read
 // as files and not through `go list`, so that files behind build tags are included. The go command records which files a test
