@@ -3,6 +3,7 @@ package hybrid_test
 import (
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,26 +23,39 @@ type documented struct {
 	alert      string
 }
 
-// metricRows parses the table.
+// metricRows parses the tables. The line "Attribute:" above a table has the attribute of all its instruments, and the
+// sentences "... also has ..." have those of single ones.
 func metricRows(t *testing.T, text string) map[string]documented {
 	t.Helper()
 	rows := map[string]documented{}
-	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, "| `") {
-			continue
+	for section := range strings.SplitSeq(text, "\n## ") {
+		attribute := regexp.MustCompile("(?m)^Attribute: `([^`]+)`").FindStringSubmatch(section)
+		more := map[string]string{}
+		for _, m := range regexp.MustCompile("`([^`]+)` also has (`[^`]+`(?:, `[^`]+`)*)\\.(?:\\s|$)").FindAllStringSubmatch(section, -1) {
+			more[m[1]] = ", " + strings.ReplaceAll(m[2], "`", "")
 		}
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		if len(cells) != 6 {
-			t.Fatalf("%d cells in %q, want 6", len(cells), line)
+		for line := range strings.Lines(section) {
+			if !strings.HasPrefix(line, "| `") {
+				continue
+			}
+			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+			if len(cells) != 4 || attribute == nil {
+				t.Fatalf("%d cells in %q, want 4; attribute %q", len(cells), line, attribute)
+			}
+			for i := range cells {
+				cells[i] = strings.TrimSpace(cells[i])
+			}
+			plain := func(i int) string { return strings.ReplaceAll(cells[i], "`", "") }
+			if _, twice := rows[plain(0)]; twice {
+				t.Errorf("%s has two rows", plain(0))
+			}
+			kind, unit, _ := strings.Cut(plain(1), ", ")
+			rows[plain(0)] = documented{metertest.Instrument{Kind: kind, Unit: unit, Description: cells[2]}, attribute[1] + more[plain(0)], cells[3]}
+			delete(more, plain(0))
 		}
-		for i := range cells {
-			cells[i] = strings.TrimSpace(cells[i])
+		for name := range more {
+			t.Errorf("%s has attributes and no row", name)
 		}
-		plain := func(i int) string { return strings.ReplaceAll(cells[i], "`", "") }
-		if _, twice := rows[plain(0)]; twice {
-			t.Errorf("%s has two rows", plain(0))
-		}
-		rows[plain(0)] = documented{metertest.Instrument{Kind: plain(1), Unit: plain(2), Description: cells[4]}, plain(3), cells[5]}
 	}
 	return rows
 }
@@ -82,6 +96,15 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal("docs/metrics.md has no end of the table")
 	}
 	rows := metricRows(t, table)
+	rules, err := os.ReadFile("../docs/grafana/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, alert := range regexp.MustCompile("`(RateLimit\\w+)`").FindAllStringSubmatch(string(text), -1) {
+		if !strings.Contains(string(rules), "- alert: "+alert[1]+"\n") {
+			t.Errorf("docs/metrics.md names %s, which docs/grafana/alerts.yaml does not have", alert[1])
+		}
+	}
 	synctest.Test(t, func(t *testing.T) {
 		b, m := redistest.NewBubble(t), &metertest.Provider{}
 		h := newHub(t, b.Client(nil), hybrid.HubConfig{MeterProvider: m})
@@ -123,11 +146,18 @@ func TestMetricsAreDocumented(t *testing.T) {
 }
 
 func TestMetricRows(t *testing.T) {
-	rows := metricRows(t, "| instrument | kind |\n|---|---|\n| `a.b` | gauge | `{x}` | `p`, `q` | What it is. | too many |\n")
-	want := documented{metertest.Instrument{Kind: "gauge", Unit: "{x}", Description: "What it is."}, "p, q", "too many"}
-	if got := rows["a.b"]; len(rows) != 1 || got.Kind != want.Kind || got.Unit != want.Unit ||
-		got.Description != want.Description || got.attributes != want.attributes || got.alert != want.alert {
-		t.Errorf("rows %+v, want %+v", rows, want)
+	const table = "| instrument | kind, unit |\n|---|---|\n"
+	rows := metricRows(t, "\n## One\n\nAttribute: `p`. `a.b` also has `q`, `r.s`. `a.c` also has `q`.\n\n"+table+"| `a.b` | gauge, `{x}` | What it is. | too many |\n"+
+		"| `a.c` | counter, `s` | More. | – |\n\n## Two\n\nAttribute: `h`.\n\n"+table+"| `a.d` | counter, `s` | More. | – |\n")
+	for name, want := range map[string]documented{
+		"a.b": {metertest.Instrument{Kind: "gauge", Unit: "{x}", Description: "What it is."}, "p, q, r.s", "too many"},
+		"a.c": {metertest.Instrument{Kind: "counter", Unit: "s", Description: "More."}, "p, q", "–"},
+		"a.d": {metertest.Instrument{Kind: "counter", Unit: "s", Description: "More."}, "h", "–"},
+	} {
+		if got := rows[name]; len(rows) != 3 || got.Kind != want.Kind || got.Unit != want.Unit ||
+			got.Description != want.Description || got.attributes != want.attributes || got.alert != want.alert {
+			t.Errorf("rows %+v, %s: want %+v", rows, name, want)
+		}
 	}
 	got := attributesOf("a{p=1,q=2}", "a{p=2,q=1}", "b{}", "c{p=1}", "c{q=1}")
 	if want := map[string]string{"a": "p, q", "b": "none", "c": "varies"}; !maps.Equal(got, want) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -267,21 +268,37 @@ func TestInstrumentsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, ok := strings.Cut(string(text), "\n## Limiters without a hub\n")
-	if section, _, _ = strings.Cut(section, "\n## "); !ok {
+	before, section, ok := strings.Cut(string(text), "\n## Limiters without a hub\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	_, hub, found := strings.Cut(before, "\n## Of a limiter\n")
+	if hub, _, _ = strings.Cut(hub, "\n## "); !ok || !found {
 		t.Fatal("no section")
 	}
 	rows, attributes := map[string]string{}, map[string]string{}
-	for line := range strings.Lines(section) {
-		if !strings.HasPrefix(line, "| `") {
-			continue
-		}
+	read := func(line, of string) { // a row of a section
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
-		if len(cells) != 6 {
-			t.Fatalf("%d cells in %q", len(cells), line)
+		attribute := regexp.MustCompile("Attribute(?: of the others)?: `([^`]+)`").FindStringSubmatch(of)
+		if len(cells) != 4 || attribute == nil {
+			t.Fatalf("%d cells in %q, attribute %q", len(cells), line, attribute)
 		}
 		plain := func(i int) string { return strings.ReplaceAll(strings.TrimSpace(cells[i]), "`", "") }
-		rows[plain(0)], attributes[plain(0)] = plain(1)+" | "+plain(2)+" | "+plain(4), plain(3)
+		rows[plain(0)] = strings.Replace(plain(1), ", ", " | ", 1) + " | " + plain(2)
+		attributes[plain(0)] = attribute[1]
+		if more := regexp.MustCompile("`" + plain(0) + "` also has (`[^`]+`(?:, `[^`]+`)*)").FindStringSubmatch(of); more != nil {
+			attributes[plain(0)] += ", " + strings.ReplaceAll(more[1], "`", "")
+		}
+	}
+	_, same, _ := strings.Cut(section, "As for a hub: ") // those with a row above
+	same, _, _ = strings.Cut(same, ". ")
+	for line := range strings.Lines(hub) {
+		if name, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | "); strings.HasPrefix(line, "| `") && slices.Contains(strings.Split(same, ", "), name) {
+			read(line, hub)
+		}
+	}
+	for line := range strings.Lines(section) {
+		if strings.HasPrefix(line, "| `") {
+			read(line, section)
+		}
 	}
 	p := &metertest.Provider{}
 	r := recorder(t, otellimit.Config{MeterProvider: p, Durations: true})

@@ -50,14 +50,14 @@ func playAllCalls(ctx context.Context, rows []callsRow) (out []*callsOutcome, er
 	return out, errors.Join(errs...)
 }
 
-// callsHead is the text before the table of calls in flight.
+// callsHead is the text before the table of calls in flight in the record.
 const callsHead = `
 ## Calls in flight
 
 Measured by: ` + "`cd bench/chaos && go run . -run 'calls in flight'`" + `. Each row is one fault under a limit of ` + "`12 concurrent`" + `. Three processes have eight goroutines each. A goroutine waits for a permit for at most 200 ms, and a call lasts 5 to 65 ms, or 3 s. Each process writes the begin and the end of each call, and the moments are compared after the run. Four rows are played at the same time.
 
 - *calls*: begun by all processes together. *By the fallback*: the part of them that a fallback admitted.
-- *at once*: the largest number of calls that ran at one moment / the permits. Calls that a fallback admitted and outlived calls are not counted. The guarantee allows more after an eviction and after a failover: up to the number that the search of [decision 0051](decisions/0051-permits-by-membership.md) found.
+- *at once*: the largest number of calls that ran at one moment / the permits. Calls that a fallback admitted and outlived calls are not counted. The guarantee allows more after an eviction and after a failover: up to the number that the search of [decision 0051](../docs/decisions/0051-permits-by-membership.md) found.
 - *fallback at once*: the largest number of calls of one process that ran at one moment by the fallback / its share.
 - *outlived*: calls that ran on after the membership of their process had ended, because its heartbeats had no answer; also calls of a stopped process that ran, or were admitted, from 0.7 s after the stop until 50 ms after its end. Redis may give their permits to others.
 - *free after*: the time from the SIGKILL of a process until the other two run 12 calls at once. The bound is 3 s.
@@ -68,7 +68,7 @@ Measured by: ` + "`cd bench/chaos && go run . -run 'calls in flight'`" + `. Each
 |---|---|--:|--:|--:|--:|--:|--:|--:|--:|
 `
 
-// callsText returns the part of the page about calls in flight.
+// callsText returns the part of the record about calls in flight.
 func callsText(rows []*callsOutcome) string {
 	if len(rows) == 0 {
 		return ""
@@ -81,7 +81,7 @@ func callsText(rows []*callsOutcome) string {
 	return b.String()
 }
 
-// String returns the row of the page.
+// String returns the row of the record.
 func (o *callsOutcome) String() string {
 	v := o.verdict
 	name, free, most := o.row.title(), "–", fmt.Sprint(callsPermits)

@@ -1,7 +1,7 @@
 // Chaos injects faults into real Redis servers under the load of real processes, and
 // checks each decision that the processes made meanwhile.
 //
-//	make chaos                                   every fault, into docs/reliability.md
+//	make chaos                                   every fault, into docs/reliability.md and bench/CHAOS.md
 //	cd bench/chaos && go run . -run 'SIGKILL|OOM'   some, onto the screen
 //	make soak                                    a quarter of an hour of faults
 //

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 const (
@@ -24,17 +22,19 @@ const (
 
 // options are the flags.
 type options struct {
-	only  string
-	write string
-	soak  time.Duration
-	seed  uint64
+	only   string
+	write  string
+	record string
+	soak   time.Duration
+	seed   uint64
 }
 
 func main() {
 	isWorker()
 	var o options
 	flag.StringVar(&o.only, "run", "", "run only the rows whose \"fault on topology, mode\" matches this `regexp`, or \"calls in flight: fault on topology\"")
-	flag.StringVar(&o.write, "write", "", "write the page to this `file`")
+	flag.StringVar(&o.write, "write", "", "write the page with the promises to this `file`")
+	flag.StringVar(&o.record, "record", "", "write the page with all figures to this `file`")
 	flag.DurationVar(&o.soak, "soak", 0, "run random faults one after the other for this long, instead of the table")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of mixes and of a soak; 0: a random seed")
 	flag.Parse()
@@ -58,7 +58,7 @@ func (o options) main(ctx context.Context) error {
 	if len(plans)+len(rows) == 0 {
 		return fmt.Errorf("no row matches %q", o.only)
 	}
-	p := page{command: "make chaos", redis: benchkit.RedisServer()}
+	p := page{command: "make chaos", machine: machine()}
 	var failed []error
 	for _, plan := range plans {
 		began := time.Now()
@@ -79,9 +79,11 @@ func (o options) main(ctx context.Context) error {
 		failed = append(failed, err)
 	}
 	p.calls = calls
-	if o.write != "" {
-		if err := os.WriteFile(o.write, []byte(p.text()), 0o644); err != nil {
-			return err
+	for file, text := range map[string]func() string{o.write: p.text, o.record: p.record} {
+		if file != "" {
+			if err := os.WriteFile(file, []byte(text()), 0o644); err != nil {
+				return err
+			}
 		}
 	}
 	return errors.Join(failed...)

@@ -1,61 +1,181 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
-// page is the content of docs/reliability.md.
+// page has the finished runs. docs/reliability.md and bench/CHAOS.md show them.
 type page struct {
 	command string
-	redis   string
+	machine string
 	rows    []*outcome
 	calls   []*callsOutcome
 }
 
-// text returns the page in Markdown.
+// machine returns a sentence about the machine and the versions.
+func machine() string {
+	return fmt.Sprintf("%s, %d cores, %s/%s, %s, redis-server %s; go-redis %s.", benchkit.CPU(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
+		runtime.Version(), benchkit.RedisServer(), benchkit.Modules()["github.com/redis/go-redis/v9"])
+}
+
+const pageHead = `This page has the promises of the library under faults, and the measured values. ` + "`make chaos`" + ` plays each fault on real redis-server processes, under the load of three client processes. Every decision, every sync and every debit is recorded and checked. [bench/CHAOS.md](../bench/CHAOS.md) has all figures of these runs, the checks, and the bounds on a busy machine.
+
+N is the number of processes. C is the number of units of a key that a process may admit before Redis knows.
+
+## Promises
+
+`
+
+const pageBounds = `
+**Faults that raise the bound of the shared limit:**
+
+| fault | raises the bound by |
+|---|---|
+| Redis loses its memory | one second of the rate, because the last view of a living process may be that old |
+| the clock of Redis jumps forwards | a burst |
+| a process is frozen | the units that it held; and C is that of a fleet that does not count it |
+
+**Debits that differ.** Redis counts other units than the processes know in three cases:
+
+- *A process is killed.* At most C units of a key, and the units of its fallback, are never counted. At most a lease of each key is lost.
+- *A failover loses writes.* The promoted replica lacks debits of the old master.
+- *Redis loses a reply, and then the key* (wiped, evicted, or full and expired). The process sends the batch again, and Redis counts it anew.
+
+## Measured
+
+| column | meaning |
+|---|---|
+| slowest | the longest decision, in ms |
+| admitted | units above rate·t that leases, credit and Redis admitted in the worst of all intervals, of the key closest to its bound / the bound |
+| by fallbacks | the same for fallbacks; in the rows of a critical reserve for those of one process |
+| back | seconds from the end of the fault until all processes decide with Redis again |
+
+A fault with "+" is a random mix of three. A row is in ` + "`ModeAuto`" + `, or in ` + "`ModeStrict`" + ` (*strict*), where C is 0.
+
+`
+
+const pageCalls = `
+## Calls in flight
+
+Three processes have a limit of ` + "`12 concurrent`" + `. *At once*: the largest number of calls that ran at one moment with permits of Redis / the bound. An eviction or a failover may add the calls after the "+" ([decision 0051](decisions/0051-permits-by-membership.md)). *Back*: seconds from the end of the fault until each process has a permit of Redis again; the bound is %d s.
+
+`
+
+// text returns docs/reliability.md.
 func (p *page) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<!-- Printed by: %s. Do not edit. -->\n\n# Reliability\n\n", p.command)
-	b.WriteString(`Each row is one fault, or a random mix of three, on real redis-server processes under the load of real client processes. The faults kill, stop, wipe, fill, lock or cut off servers, or stop clients. Every decision, every sync and every debit of a run is recorded and checked (see doc.go in bench/chaos).
-
-- *decisions*, *errors*: of all processes together. An error counts if a caller received it.
-- *slowest*: the longest decision, less the time that a timer canary in the same process overslept meanwhile. The bound is MaxWait + 20 ms = 40 ms.
-- *mode*: each fault is played in ModeAuto, and some in ModeStrict too. In ModeStrict, C is 0.
-- *open p99*: the 99th percentile of decisions on warm keys while a breaker was open / of the canary. The canary is three calls of package local, which are made right behind each of these decisions. At most one decision in a hundred may take more than 10 µs, and two more for each canary that takes more than 10 µs. "–": no breaker was open for long enough, or each process has several breakers.
-- *admitted*: units above rate·t that leases, credit and Redis admitted in the worst of all intervals / the bound. The figures are those of the key that came closest to its bound. The bound is burst + (N − 1)·C. Some faults raise it. If Redis lost its memory: by one second of the rate, because the last view of a living process may be that old. If its clock jumped forwards: by a burst. If a client was frozen: by the units that it held, and C is that of a fleet that does not count this client.
-- *by fallbacks*: the same for fallback buckets. The bound is one burst of the whole fleet for each outage, plus a fraction of a unit for each process. In the rows with a *critical reserve* it may be that of one process.
-- *accounting*: compares the debits in the append-only file of Redis with the units that the processes know of. "To the unit": both are equal. "Crash": Redis debited this many units more than are known; the range after "of" is permitted, at most C a key, and the units of its fallback, less, and at most a lease a key more. "Debited again": a batch was sent again because its reply was lost, and meanwhile its key was gone (wiped, evicted, or full and expired), so Redis counted the batch anew. "Lost by the failover": debits of the old master, acknowledged or not, that the promoted replica never had.
-- *reserve*: the rows with a *critical reserve* have one key with two classes. Critical calls are 60 % of the rate, with spikes. The rest has a floor of 20 % and asks for four times the rate. The figures are the part of the critical calls that was admitted, and the part of the rate that was in use while calls of the rest were denied. The bounds are 99 % and 90 % (80 % on a busy machine). Both hold while Redis answers: before the outage, and again when every process is back, the units that the fallbacks admitted are repaid (at most one share for each class of each process), and the floor has been refilled at the rate, less the critical calls. "After" is the time from the end of the fault until then. In the outage the fallback admits 99 % of the critical calls, too, and the classes of a process have one share together: a burst divided by N, and a fraction of a unit, above its part of rate·t. For C, N is the number of processes times the number of classes.
-- *expired*: leased units that ended unspent. They had a reason (see below), or they were of a free lease of a contended key ("free"), which cannot be returned.
-- *lost*: units granted to calls that no longer waited, and returned units that Redis did not take.
-- *forgiven*: units that fallbacks admitted and that had been refilled before Redis was back. Redis is not told of them. They are at most the units that fallbacks admitted.
-- *CPU*: how busy the machine was, with everything that ran on it. The bounds of time (slowest, back after, the return of leases) are for a machine that is at least half idle. On a busier machine a row fails if *slowest* exceeds 1 s, if *back after* or the return of leases exceeds 10 s, or if 25 s after the end of the load a sync is without an answer.
-- *back after*: the time from the end of the fault, when every slot takes writes, until the last process had decided by lease, credit or Redis and its breakers were closed. The bound is 2 s.
-
-**Quiet moments.** Each run has four: before the fault, after the recovery, after another second of load, and when no process holds a unit any more. At a quiet moment no call is made and every sync has been answered. A row fails unless these hold at each of them:
-
-- debited = admitted + held + expired + lost − forgiven − dropped, to the unit. Debited units are those in the append-only files, admitted units those that callers were granted. No unit is owed. (For a process that was killed, see *accounting*.)
-- expired and lost did not grow for a process without a reason, so that debited = admitted + held. A reason is one of these, in the time since the quiet moment before or in the second before that, which is the life of a lease: a sync of this process failed or took longer than T = 50 ms, or the process stood still for longer than T; Redis lost its memory; the clock of Redis stepped.
-- Two exceptions need no such reason. A call that stopped waiting for Redis leaves its unit. And a free lease of a contended key (a call for it was denied, or Redis was left with less than one unit of it) has at most the demand of one second. If no process has a reason, this is checked for each key.
-- dropped did not grow, unless Redis refused a batch.
-- Units in hand are back two seconds after the end of the load.
-
-Further checks in every row: after Close no client has more goroutines than before, and at most 1 MiB more heap. Every key in every Redis has a TTL, at every check and in every write. No batch is applied twice.
-
-`)
-	fmt.Fprintf(&b, "%s, %d cores, %s/%s, %s, redis-server %s; go-redis %s.\n\n",
-		benchkit.CPU(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), p.redis, benchkit.Modules()["github.com/redis/go-redis/v9"])
-	b.WriteString("| fault | topology | mode | decisions | errors | slowest | open p99 | admitted | by fallbacks | reserve | accounting | expired | lost | forgiven | back after | CPU |\n")
-	b.WriteString("|---|---|---|--:|--:|--:|--:|--:|--:|--:|---|--:|--:|--:|--:|--:|\n")
-	for _, o := range p.rows {
-		b.WriteString(o.row())
+	b.WriteString(pageHead)
+	b.WriteString(p.promises())
+	b.WriteString(pageBounds)
+	b.WriteString(p.machine + "\n")
+	for _, on := range []struct{ topology, title string }{{topologySingle, "One server"}, {topologySentinel, "Sentinel"}, {topologyCluster, "Cluster"}} {
+		rows := slices.DeleteFunc(slices.Clone(p.rows), func(o *outcome) bool { return o.plan.topology != on.topology })
+		if len(rows) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\n### %s\n\n| fault | slowest | admitted | by fallbacks | back |\n|---|--:|--:|--:|--:|\n", on.title)
+		for _, o := range rows {
+			b.WriteString(o.promised())
+		}
 	}
-	b.WriteString(callsText(p.calls))
+	b.WriteString(callsPromised(p.calls))
+	b.WriteString(p.broken())
+	return b.String()
+}
+
+// promises returns the table of the promises, each with the row that came closest to its bound.
+func (p *page) promises() string {
+	var decisions, wrong int64
+	var slowest, open, back time.Duration
+	var exact int
+	var critical float64
+	for _, o := range p.rows {
+		v := o.verdict
+		decisions, wrong = decisions+v.decisions, wrong+v.errors
+		slowest, open, back = max(slowest, v.slowest), max(open, v.p99), max(back, v.recovered)
+		if v.accounting == "to the unit" {
+			exact++
+		}
+		if r := v.reserve; r.calls > 0 {
+			critical = max(critical, float64(r.calls-r.admitted)/float64(r.calls))
+		}
+	}
+	var b strings.Builder
+	b.WriteString("| promise | bound | worst row |\n|---|--:|--:|\n")
+	for _, row := range [][3]any{
+		{"No caller gets an error", "0", fmt.Sprintf("%d of %s decisions", wrong, benchkit.Thousands(decisions, ","))},
+		{"No decision waits for long", fmt.Sprintf("`MaxWait` + %d ms = %d ms", slack.Milliseconds(), (maxWait + slack).Milliseconds()), fmt.Sprintf("%.1f ms", ms(slowest))},
+		{"Without Redis, 99 of 100 decisions on keys in use are fast", fmt.Sprintf("%d µs", openP99.Microseconds()), fmt.Sprintf("%.1f µs", float64(open.Nanoseconds())/1000)},
+		{"After the fault, all processes decide with Redis again", fmt.Sprintf("%.0f s", recovery.Seconds()), fmt.Sprintf("%.1f s", back.Seconds())},
+		{"The shared limit holds, in units above rate·t", "burst + (N − 1)·C", "[below](#measured)"},
+		{"All fallbacks together admit at most one burst for each outage, in units above rate·t", "burst, and a fraction of a unit for each process", "[below](#measured)"},
+		{"[Critical calls](limits.md#classes) are admitted while others are denied", fmt.Sprintf("%.0f %%", 100*mostCritical), fmt.Sprintf("%.1f %%", 100*(1-critical))},
+		{"Redis debits the units that the processes know, to the unit", "all rows but the three cases below", fmt.Sprintf("%d of %d rows", exact, len(p.rows))},
+	} {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", row[:]...)
+	}
+	return b.String()
+}
+
+// promised returns the row in docs/reliability.md.
+func (o *outcome) promised() string {
+	v, fallbacks, name := o.verdict, "–", o.plan.name()
+	if v.alone.units > 0 {
+		fallbacks = v.alone.narrow()
+	}
+	if o.plan.mode == hybrid.ModeStrict {
+		name += ", *strict*"
+	}
+	if len(v.violations) > 0 {
+		name += " **✗**"
+	}
+	return fmt.Sprintf("| %s | %.1f | %s | %s | %.1f |\n", name, ms(v.slowest), v.shared.narrow(), fallbacks, v.recovered.Seconds())
+}
+
+// narrow returns the text for a column of a narrow table.
+func (r reach) narrow() string { return fmt.Sprintf("%.0f/%.0f", r.units, r.bound) }
+
+// callsPromised returns the part of docs/reliability.md about calls in flight.
+func callsPromised(rows []*callsOutcome) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, pageCalls, int(callsBack.Seconds()))
+	fallback := slices.MaxFunc(rows, func(x, y *callsOutcome) int { return cmp.Compare(x.verdict.mostFallback, y.verdict.mostFallback) })
+	freed := slices.MaxFunc(rows, func(x, y *callsOutcome) int { return cmp.Compare(x.verdict.free, y.verdict.free) })
+	fmt.Fprintf(&b, "- The fallback of a process ran at most %d calls at once; its share is %d.\n", fallback.verdict.mostFallback, callsPermits/callsProcs)
+	fmt.Fprintf(&b, "- All permits of a killed process were free for others after %.1f s; the bound is %.0f s.\n", freed.verdict.free.Seconds(), callsFree.Seconds())
+	b.WriteString("- Calls that outlive the membership of their process are not counted, because their permits may go to others.\n\n")
+	b.WriteString("| fault | at once | back |\n|---|--:|--:|\n")
+	for _, o := range rows {
+		v := o.verdict
+		name, most := o.row.title(), fmt.Sprint(callsPermits)
+		if on := o.row.topology(); on != topologySingle {
+			name += ", " + on
+		}
+		if len(v.violations) > 0 {
+			name += " **✗**"
+		}
+		if v.above > 0 {
+			most = fmt.Sprintf("%d+%d", callsPermits, v.above)
+		}
+		fmt.Fprintf(&b, "| %s | %d/%s | %.1f |\n", name, v.most, most, v.back.Seconds())
+	}
+	return b.String()
+}
+
+// broken returns the list of broken promises; empty without one.
+func (p *page) broken() string {
 	var broken []string
 	for _, o := range p.rows {
 		for _, x := range o.verdict.violations {
@@ -67,47 +187,8 @@ Further checks in every row: after Close no client has more goroutines than befo
 			broken = append(broken, fmt.Sprintf("- %s: %s: %s\n", o.row.where(), x.kind, x.text))
 		}
 	}
-	if len(broken) > 0 {
-		b.WriteString("\n## Broken\n\n" + strings.Join(broken, ""))
+	if len(broken) == 0 {
+		return ""
 	}
-	b.WriteString(notCovered)
-	return b.String()
-}
-
-// notCovered lists the cases that the table lacks, and the tests that have
-// them.
-const notCovered = `
-## Not here
-
-- *A previous schema version beside the current one*: there has been only one schema so far. In the row "states of another schema", the keys of this version get states that an earlier or a later version might have written. Such states count as lost, and are restored from the views of the processes.
-- *Loss, duplication and reordering of single messages, in every order*: ` + "`TestExactlyOnce`" + `. Whole fleets in virtual time: [lab/results.md](lab/results.md).
-`
-
-func (o *outcome) row() string {
-	v := o.verdict
-	p99, fallbacks := "–", "–"
-	if v.p99 > 0 {
-		p99 = fmt.Sprintf("%.1f / %.1f µs", float64(v.p99.Nanoseconds())/1000, float64(v.beside.Nanoseconds())/1000)
-	}
-	if v.alone.units > 0 {
-		fallbacks = v.alone.String()
-	}
-	name := o.plan.name()
-	if len(v.violations) > 0 {
-		name += " **✗**"
-	}
-	return fmt.Sprintf("| %s | %s | %s | %d | %d | %.1f ms | %s | %s | %s | %s | %s | %s | %d | %d | %.1f s | %.0f %% |\n", name, o.plan.topology, o.plan.mode,
-		v.decisions, v.errors, ms(v.slowest), p99, v.shared, fallbacks, v.reserve, v.accounting, v.losses.expiry(), v.losses.lost, v.losses.forgiven, v.recovered.Seconds(), 100*o.evidence.cpu)
-}
-
-func (r reach) String() string { return fmt.Sprintf("%.0f / %.0f", r.units, r.bound) }
-
-// progress returns the row for the screen, with its violations.
-func (o *outcome) progress(took time.Duration) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%5.1f s  %s", took.Seconds(), o.row())
-	for _, x := range o.verdict.violations {
-		fmt.Fprintf(&b, "    BROKEN: %s: %s\n", x.kind, x.text)
-	}
-	return b.String()
+	return "\n## Broken\n\n" + strings.Join(broken, "")
 }
