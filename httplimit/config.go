@@ -127,8 +127,8 @@ type Config struct {
 	Failure Failure
 	// NoKey is the answer to a request without a key: NoKeyDeny, NoKeyPass, or a
 	// status of 400 to 599. Such requests are logged with method and route (the
-	// pattern, or else the first 128 bytes of the path), at
-	// most one line per second, at level Warn (Debug with NoKeyPass). Without
+	// pattern, or else the first 128 bytes of the path), at most one line per
+	// second, at level Warn (Debug with NoKeyPass). Without
 	// NoKeyPass, Denied is called with ErrNoLimit or ErrNoKey. Zero: NoKeyDeny,
 	// which is a 429.
 	NoKey NoKey
