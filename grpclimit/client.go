@@ -61,7 +61,8 @@ type ClientConfig struct {
 // with *BusyError.
 //
 // A ResourceExhausted of gRPC itself, for example for a message that is too large,
-// has no RetryInfo. It is neither retried nor held up.
+// has no RetryInfo. It is neither retried nor held up. A RetryInfo with a wait that is
+// negative or 0 counts as none.
 //
 // A Client starts no goroutines and is safe for concurrent use. Use its methods as
 // interceptors of any number of connections. They then share what they learn about

@@ -57,7 +57,8 @@ type Limit struct {
 // Failure is the answer to a call if the limiter is unavailable. A limiter is
 // unavailable if its error matches hybridlimit.ErrUnavailable or ErrClosed, or
 // context.DeadlineExceeded while the call itself has no deadline. A limiter that
-// has lost Redis and decides by its fallback is available.
+// has lost Redis and decides by its fallback is available. A Shedder that is closed
+// is a limiter that is unavailable.
 //
 // Every other error stops the call with either Failure, because a client may be
 // able to cause it:

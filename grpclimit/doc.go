@@ -19,14 +19,17 @@
 // size, has no details.
 //
 // The trailer grpc-retry-pushback-ms sets the wait of gRPC's own retries (gRFC A6).
-// It is -1, which stops them, if waiting does not help, or if the wait is longer
-// than the rest of the call's deadline.
+// It is the wait in ms, rounded up. It is -1, which stops them, if waiting does not
+// help, or if the wait is longer than the rest of the call's deadline. gRPC retries
+// only a call whose answer had no header and no message. A denied call never reaches
+// the handler, so a handler that calls grpc.SendHeader changes nothing.
 //
 // # Without a decision
 //
 // If the limiter failed, or if Redis did not answer in time, the code is
 // Unavailable. It has a RetryInfo and a pushback if the wait is known. Otherwise the
-// client's own backoff applies, because another server may be able to decide.
+// client's own backoff applies, because another server may be able to decide, and a
+// pushback of -1 would forbid that too.
 // FailOpen admits the call if the limiter is unavailable (see Failure for the
 // errors). Config.NoKey answers a call without a key.
 //
@@ -48,8 +51,8 @@
 // # Streams
 //
 // A limit of StreamServer counts a stream at its start, or with Limit.PerMessage
-// each message that the stream receives. The shedder is not asked. The number of streams at a time has no
-// limit here.
+// each message that the stream receives. The shedder is not asked. A limit of calls
+// in flight (hybridlimit.Acquirer) counts the streams that are open.
 //
 // # Time and tests
 //

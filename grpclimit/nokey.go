@@ -20,7 +20,7 @@ type NoKey uint32
 
 // The answers other than a code.
 const (
-	// NoKeyDeny answers ResourceExhausted, and asks gRPC's retries to stop. It is
+	// NoKeyDeny answers ResourceExhausted with QuotaFailure, and asks gRPC's retries to stop. It is
 	// the zero value because a client can often leave out its key; if such a call
 	// were admitted, the client would have no limit.
 	NoKeyDeny NoKey = 0

@@ -18,7 +18,9 @@ import (
 // largest cost. Limits are the same if they have the same Limiter, name and key, and the
 // call the same class and the same limit of Limit.Of. The call is known by its context,
 // so a call that a handler makes inside the process with its own context counts as the
-// handler's. One interceptor that stands in a chain twice counts twice.
+// handler's. That costs a mark in the context, which a call has only if a limiter or the
+// Shedder is in two or more interceptors of unary calls, or of streams. So one interceptor
+// that stands in a chain twice counts twice. Each message of a stream counts once too.
 //
 // The interceptor is safe for concurrent use and starts no goroutines. docs/grpc.md
 // has the time that a limit adds to a call.

@@ -47,6 +47,9 @@ type IPConfig struct {
 	//	6to4    2002::/16     each host has 65 536 times a /64
 	//	Teredo  2001::/32     the clients of one server share one /64
 	//
+	// The IPv4 address of Teredo is that of the client's NAT. A key of the whole
+	// address would give a client a key for each Teredo server.
+	//
 	// TrustedProxies are compared with the IPv6 address, except for IPv4-mapped
 	// addresses.
 	IPv4Bits, IPv6Bits int

@@ -15,7 +15,8 @@ type Limit struct {
 	//
 	// With a hybridlimit.Acquirer, a request holds its permits until its handler
 	// returns, or until its connection is closed if the handler takes it over
-	// (http.Hijacker). Permits are acquired before the other limits are asked.
+	// (http.Hijacker). The handler then gets a net.Conn whose NetConn is the
+	// connection below. Permits are acquired before the other limits are asked.
 	Limiter hybridlimit.Limiter
 	// Key returns the key that the request counts for. Required. If it returns
 	// "", this limit does not apply to the request. Config.NoKey answers a
@@ -45,7 +46,8 @@ type Limit struct {
 	// limits, so that its units need not be given back: Refund would first put the
 	// key under its own limit, and cut its units to that burst. For the same
 	// reason the units stay used if the client leaves while it waits in a queue.
-	// Nil: the key's own limit.
+	// Its items stand last in the fields, and show the limit of the request. Nil:
+	// the key's own limit.
 	Of func(r *http.Request) (limit hybridlimit.Limit, ok bool)
 	// Name is the policy's name in RateLimit, RateLimit-Policy and problems. It
 	// consists of 1 to 128 of the characters A-Z a-z 0-9 _ . -. Empty:
@@ -56,14 +58,16 @@ type Limit struct {
 	Name string
 	// Bucket is sent as X-RateLimit-Bucket if this limit is the narrowest for the
 	// response: the one with the fewest units left. Routes with the same bucket
-	// share a limit. It has the form of Name. Empty: the field is not sent.
+	// share a limit. It has the form of Name. Cost: one allocation per request.
+	// Empty: the field is not sent.
 	Bucket string
 }
 
 // Failure is the answer to a request if the limiter is unavailable. A limiter is
 // unavailable if its error matches hybridlimit.ErrUnavailable or ErrClosed, or
 // context.DeadlineExceeded while the request itself has no deadline. A limiter
-// that has lost Redis and decides by its fallback is available.
+// that has lost Redis and decides by its fallback is available. A Shedder that is
+// closed is a limiter that is unavailable.
 //
 // Every other error stops the request with either Failure, because a client may
 // be able to cause it:
@@ -108,8 +112,9 @@ type Config struct {
 	// lowest class, so only a known text makes a request critical. Take the class
 	// from the route or from the authenticated caller. Never take it from a field
 	// that the client writes, because then all requests are critical. It is called
-	// once for each request. Required with a Shedder. Nil: the limits' own class,
-	// which is the critical one of a limiter with classes.
+	// once for each request. The response fields have the figures of the class.
+	// Required with a Shedder. Nil: the limits' own class, which is the critical one
+	// of a limiter with classes.
 	Class func(r *http.Request) string
 	// Denied answers a request that must not reach the handler. The response
 	// fields are already set, including Retry-After and Cache-Control. Denied
@@ -121,8 +126,9 @@ type Config struct {
 	// Zero: FailClosed.
 	Failure Failure
 	// NoKey is the answer to a request without a key: NoKeyDeny, NoKeyPass, or a
-	// status of 400 to 599. Such requests are logged with method and route, at
-	// most one line per second, at level Warn (Debug with NoKeyPass). Without
+	// status of 400 to 599. Such requests are logged with method and route (the
+	// pattern, or else the first 128 bytes of the path), at most one line per
+	// second, at level Warn (Debug with NoKeyPass). Without
 	// NoKeyPass, Denied is called with ErrNoLimit or ErrNoKey. Zero: NoKeyDeny,
 	// which is a 429.
 	NoKey NoKey

@@ -42,7 +42,7 @@ type Denial struct {
 }
 
 // Problem answers with a problem of RFC 9457. It is the default of Config.Denied.
-// The answer contains nothing of Err.
+// The answer contains nothing of Err. That to a request without a key has no type.
 func Problem(w http.ResponseWriter, _ *http.Request, d Denial) {
 	p := problem{Type: TypeQuotaExceeded, Title: "Quota Exceeded", Status: d.Status, Policies: d.Policies}
 	switch {

@@ -10,7 +10,8 @@
 //
 // The middleware passes an admitted request to the handler. It adds two fields of
 // draft-ietf-httpapi-ratelimit-headers-11 to the response: RateLimit-Policy
-// describes each limit, and RateLimit has the units left.
+// describes each limit, and RateLimit has the units left. They are lists of
+// structured fields (RFC 9651).
 //
 //	RateLimit-Policy: "api";q=100;w=60
 //	RateLimit: "api";r=99;t=60
@@ -21,7 +22,7 @@
 //	w  the time in which the burst refills, in seconds, rounded up: Period for windows, Burst·Period/Rate for
 //	   buckets and queues. Left out below one second, which the draft cannot express.
 //	r  Result.Remaining
-//	t  the time that the r units have to last, in seconds
+//	t  the time that the r units have to last, in seconds. Left out below one second, but not on a denial
 //
 // For buckets and queues, t is the time in which r units refill; if r is 0, it is
 // the time until the next unit. For windows, t is the time until the used units
@@ -30,14 +31,18 @@
 //
 // A limit has neither field if its fallback decided, because the figures would
 // not be the fleet's. The same holds for a limit that a switch overrides, a limit
-// in shadow, and an unlimited one.
+// in shadow, an unlimited one, and one that FailOpen has passed over.
+//
+// A limit of calls in flight has no window, and the quota unit of the draft:
+// "running";q=200;qu="concurrent-requests".
 //
 // A denied request gets status 429, Cache-Control: no-store, and a problem (RFC
 // 9457) with the names of the violated policies. Retry-After is in seconds,
 // rounded up, and is left out if waiting does not help. RateLimit then has one
 // item, for the violated policy with the longest wait. Its t equals Retry-After,
 // because the draft forbids a t that ends later. RateLimit items of a middleware
-// around this one are removed.
+// around this one are removed. On an admitted request, both middlewares add their
+// items, and X-RateLimit-* is of the narrower limit.
 //
 // # Without a decision
 //
@@ -64,6 +69,14 @@
 // back, if they have a Refund method; until then these units are missing to other
 // requests. In both cases RateLimit has an item for each limit. A limit whose
 // requests bring their own (Limit.Of) is asked after the others.
+//
+// # Queues
+//
+// A leaky queue delays a request until its place comes. If the deadline of the
+// request is before that, the answer is 503 at once, with FailOpen too. If its
+// context ends while it waits, all its limits get their units back. Cancelling
+// frees the place at the end of the queue, so a later request may start at the same
+// time as another.
 //
 // # Time and tests
 //

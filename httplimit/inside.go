@@ -18,6 +18,9 @@ import (
 //
 // A permit of a call in flight is held until next has returned. Inside copies the request,
 // because the context and the pattern of the framework's own must not change.
+//
+// Inside is for the middleware of this package, which never replaces the ResponseWriter.
+// Middleware that does, such as one that compresses, needs another adapter.
 func Inside(mw func(http.Handler) http.Handler, w http.ResponseWriter, r *http.Request, route string, framework any, next func(r *http.Request)) (ran bool) {
 	r = r.WithContext(context.WithValue(r.Context(), frameworkKey{}, framework))
 	r.Pattern = cmp.Or(route, clientkey.Unmatched)

@@ -14,6 +14,10 @@ import (
 // largest cost. Limits are the same if they have the same Limiter, name and key, and the
 // request the same class and the same limit of Limit.Of. The request is known by its
 // context, so requests that a handler makes from it for other handlers count as that one.
+// Middleware that replaces the context makes a request count twice. A handler gets a copy
+// of the request (WithContext) if a limiter or the Shedder stands in two or more places; a
+// middleware has one place for each handler that it wraps. Middleware around it then does
+// not see what the handler sets in the request, such as Request.Pattern.
 //
 // The handlers are safe for concurrent use and start no goroutines. docs/http.md
 // has the time that a limit adds to a request.

@@ -75,6 +75,11 @@ type TransportConfig struct {
 // be used again. It does so only if Content-Length is at most 64 KB, and for at
 // most 100 ms.
 //
+// Bounds keep a server from harming the client. Times that are too large to be added
+// count as the largest possible time. A response that a newer one has overtaken is
+// ignored, and so are fields of more than 8 KB or 64 items. Eight policies of each
+// server and key are remembered.
+//
 // A Transport starts no goroutines of its own and is safe for concurrent use.
 type Transport struct {
 	cfg   TransportConfig

@@ -31,13 +31,36 @@
 //     enough. In general such an addend is the cost of a request that is over, and the
 //     request is denied too late. The same holds for rules in shadow and quotas.
 //
-// A rule with a floor has no limit of its own. It counts for the limit around it, and is
-// over when only its floor is left: a part of the burst that its calls leave to others.
-// See hybrid.Config.Classes. In one request, two descriptors of one limit both take units.
+// In one request, two descriptors of one limit both take units.
 //
 // A limit in a descriptor replaces the rule, also its floor. Limits with different periods have counts of
 // their own. Limits with the same period share one, and used units stay used when the
 // limit changes.
+//
+// # Floors
+//
+// A rule with a floor has no limit of its own. It counts for the limit around it, and is
+// over when only its floor is left: a part of the burst that its calls leave to others.
+// See hybrid.Config.Classes.
+//
+//   - A floor is 0 to 0.5, rounded up to whole units. 0 is the limit itself. A domain has
+//     at most seven different floors above 0 for one algorithm and overshoot. Use few:
+//     only calls with the largest one take turns in asking Redis.
+//   - Other descriptors may stand between the limit and the floor. A floor inside a floor
+//     is the one that counts. A sliding log has no floors.
+//   - A value with "*", value_to_metric and detailed_metric choose the entry and the name
+//     of the metric. The count is that of the limit.
+//   - shadow_mode, quota_mode, name and replaces of the limit hold for its floors too. A
+//     shadow_mode or quota_mode beside the floor holds for its calls only.
+//   - A hits_addend above the limit less its floor is always over. Units that are given
+//     back come back for all.
+//   - Headers and current_limit have the units above the floor, and the policy a name such
+//     as "100/second floor 0.2". requests_per_unit stays that of a bucket.
+//   - Metrics and /rlconfig have a name for each floor. The name of the limit counts the
+//     other calls only.
+//   - Replicas with other floors share the counts.
+//   - Without Redis, the calls of a limit share one share, with the floors inside. A share
+//     of one unit has no floor.
 //
 // # Without Redis
 //

@@ -44,17 +44,20 @@ type Config struct {
 	// durations of calls. Zero: 200.
 	MaxInFlight int
 	// MinInFlight is the number below which the limit does not fall. Zero: a tenth
-	// of MaxInFlight, and at least 1.
+	// of MaxInFlight, and at least 1. If it is too small, a burst after a quiet time
+	// waits. If it is too large, a slow process takes more calls than it can do.
 	MinInFlight int
 	// MaxWait is the longest wait for a place, for calls below the first class. A
 	// call that waits holds its goroutine and its connection. The wait puts calls
-	// that arrive together in the order of their classes. Zero: 100 ms.
+	// that arrive together in the order of their classes. A short wait sheds bursts.
+	// Zero: 100 ms.
 	MaxWait time.Duration
 	// Step is the part of the calls below the first class by which the shed part
 	// rises in a second of a lasting overload. It falls by as much, or faster: by twice
 	// as much after every 2 s in which most places are free. A larger Step reacts
-	// sooner and swings more. Range: above 0, at most 1. Zero: 0.05, so that all calls
-	// are shed after 25 s of overload, and come back within about 6 s.
+	// sooner and swings more. With a smaller one, calls of a shed class wait in vain
+	// for longer. Range: above 0, at most 1. Zero: 0.05, so that all calls are shed
+	// after 25 s of overload, and come back within about 6 s.
 	Step float64
 	// Name is the policy's name in results, metrics and log lines. It has the form
 	// of a class. Shedders of one process need different names, because their

@@ -47,9 +47,10 @@ type class struct {
 }
 
 // New returns a Shedder that watches the calls of this process. The limit begins
-// at MaxInFlight. New starts one goroutine, which wakes ten times a second and ends
-// with Close. A Shedder takes about 100 KB. The error (ErrInvalid) lists all
-// violations of cfg, or comes from the MeterProvider.
+// at MaxInFlight, so that a process that starts under load sheds nothing without a
+// reason. It then comes down to five times the calls in flight, or MinInFlight. New
+// starts one goroutine, which wakes ten times a second and ends with Close. A Shedder takes about
+// 100 KB. The error (ErrInvalid) lists all violations of cfg, or comes from the MeterProvider.
 func New(cfg Config) (*Shedder, error) {
 	cfg, err := checked(cfg)
 	if err != nil {
@@ -92,7 +93,7 @@ func New(cfg Config) (*Shedder, error) {
 // The Result has the SourceShed. Its Limit is the number of calls that may run at
 // once, and Remaining the number of free places. RetryAfter is an estimate of the
 // time until the class is served again, with jitter of up to a half, so that
-// clients do not return together.
+// clients do not return together. It is longer for lower classes.
 //
 // The errors are ErrClosed and the error of ctx. An unknown class counts as the
 // last one.
