@@ -58,6 +58,9 @@ func (s *score) note(allowed bool, estimate float64, before, now int64) {
 	}
 }
 
+// offBy returns the mean relative error of the estimate after a call, in per cent.
+func (s score) offBy() float64 { return 100 * s.off / float64(s.calls) }
+
 // row has the scores of one kind of traffic, for each kind of window: as a
 // limiter, which counts the calls that it admits, and as a detector, which
 // counts every call.

@@ -8,7 +8,7 @@ import (
 
 // traffic describes the calls of many similar sources.
 type traffic struct {
-	name, about string
+	name, about string // about is empty for attackers, which the tables leave out
 	sources     int
 	// arrivals returns the times of one source's calls: µs, ascending, within
 	// span after from.
@@ -23,16 +23,18 @@ const (
 
 // traffics are the rows of the tables. Each source of the first four has its
 // own load, from a quarter of the limit to four times the limit, uniform on a
-// logarithmic scale. Only the attackers know where the windows begin.
+// logarithmic scale. Only the attackers know where the windows begin: they send the
+// Rate in the last second of a window, then the Rate in the first second of the next,
+// or four times the Rate for a minute, and then nothing for a minute.
 var traffics = []traffic{
-	{"steady", "evenly, each call up to a tenth of a gap early or late", 100, steady},
-	{"Poisson", "at random, each call independent of the others", 100, func(r *rand.Rand, _ int, from int64) []int64 { return poisson(r, load(r), from) }},
-	{"bursts", "bursts of 1 to 100 calls, 10 ms apart, at random times", 100, bursts},
-	{"on and off", "twice the load for half a minute on average, then no calls for half a minute on average", 100, onOff},
-	{"Zipf", "Poisson sources, the i-th with 20/i times the limit: one in a hundred is above it", 2000, zipf(20)},
+	{"steady", "evenly, up to a tenth of a gap early or late", 100, steady},
+	{"Poisson", "each call independent of the others", 100, func(r *rand.Rand, _ int, from int64) []int64 { return poisson(r, load(r), from) }},
+	{"bursts", "1 to 100 calls, 10 ms apart, at random times", 100, bursts},
+	{"on and off", "in the mean, twice the load for half a minute, then a pause as long", 100, onOff},
+	{"Zipf", "Poisson, the i-th source with 20/i times the limit: one in a hundred is above it", 2000, zipf(20)},
 	{"Zipf, light", "the i-th with 2/i times the limit: one in a thousand is above it", 2000, zipf(2)},
-	{"at the boundary", "attackers: the Rate in the last second of a window, the Rate in the first of the next, and a quiet minute", 50, boundary},
-	{"burst, then flood", "attackers: the Rate in the last second of a window, then four times the Rate for a minute, and a quiet minute", 50, flood},
+	{"at the boundary", "", 50, boundary},
+	{"burst, then flood", "", 50, flood},
 }
 
 // load returns a random multiple of the limit.

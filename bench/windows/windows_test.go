@@ -51,6 +51,9 @@ func TestWhatThePageSays(t *testing.T) {
 		if wrong := sliding.over + sliding.under; wrong*3 > fixed.over+fixed.under {
 			t.Errorf("%s: counting every call, the sliding window is wrong %d times and the fixed one %d times, want at most a third", tr.name, wrong, fixed.over+fixed.under)
 		}
+		if fixed.under != 0 {
+			t.Errorf("%s: counting every call, a fixed window has %d false alarms, want 0", tr.name, fixed.under)
+		}
 		wrong := float64(sliding.over+sliding.under) / float64(sliding.calls)
 		off := sliding.off / float64(sliding.calls)
 		switch tr.name {
