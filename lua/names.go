@@ -37,6 +37,7 @@ const MaxTags = 16384
 //	prefix:v2:{tag}:@group:id     heartbeats of the processes of a group
 //	prefix:v2:{tag}:@names:id     names of the limiters of a group
 //	prefix:v2:{tag}:@changed      time of the last change of a switch or a fleet's limit
+//	prefix:v2:{tag}:@members      last heartbeats of processes with limits of calls in flight
 //	prefix:v2:{tag}:@wanted       marks of keys of which units are wanted
 //	prefix:v2:{tag}:@switch:name  the fleet's switch of a limiter
 //	prefix:v2:{tag}:@limit:name   the fleet's limit of a limiter

@@ -13,6 +13,9 @@
 // Calls in flight have scenario files of their own (calls/*.txt), which run in
 // internal/test/callfleet: a [CallFamily], a [CallCase], a [CallRow].
 //
+// Two events at one instant of virtual time may happen in either order. So a figure can
+// differ between two runs in its last digits.
+//
 // It runs under go test because testing/synctest needs a test. Without -lab the tests run
 // only a few tiny scenarios.
 package accuracy

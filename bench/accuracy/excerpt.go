@@ -2,7 +2,6 @@ package accuracy
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
@@ -15,21 +14,17 @@ const (
 )
 
 // Excerpt returns the table that the documentation of the protocol quotes: the
-// fleets in the modes that bound the overshoot, and count-and-push for
-// comparison.
+// fleets in ModeAuto at 1.5 times their limit.
 func (r *Result) Excerpt() string {
 	var b strings.Builder
-	b.WriteString("| fleet | load | | utilisation | exceedance | of burst | ops per admission | ops per decision | waits | Jain |\n" +
-		"|---|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
+	b.WriteString("| fleet | utilisation | exceedance | ops per admission | waits |\n|---|--:|--:|--:|--:|\n")
 	for _, row := range r.Rows {
 		name, load, _ := strings.Cut(row.Scenario, " ")
-		kinds := []string{"auto", "auto 0.05", "strict", "count-and-push"}
-		if !strings.HasPrefix(name, "fleet") || !slices.Contains(kinds, row.Kind) {
+		if !strings.HasPrefix(name, "fleet") || load != "×1.5" || row.Kind != "auto" {
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", name, load, row.Kind,
-			fixed(row.Utilisation, 4), fixed(row.Exceedance, 2), percent(row.ExceedancePart),
-			significant(row.OpsPerAdmission), significant(row.OpsPerDecision), percent(row.Waits), fixed(row.Jain, 4))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name,
+			fixed(row.Utilisation, 4), percent(row.ExceedancePart), significant(row.OpsPerAdmission), percent(row.Waits))
 	}
 	return b.String()
 }

@@ -231,12 +231,13 @@ func TestNumbersOnAxes(t *testing.T) {
 
 func TestQuote(t *testing.T) {
 	r := &Result{Rows: []Row{
-		{Scenario: "fleet9 ×2", Kind: "strict", Utilisation: 0.5},
-		{Scenario: "fleet9 ×2", Kind: "deferred"},
-		{Scenario: "ramp", Kind: "strict"},
+		{Scenario: "fleet9 ×1.5", Kind: "auto", Utilisation: 0.5, Waits: 0.25},
+		{Scenario: "fleet9 ×1.5", Kind: "deferred"},
+		{Scenario: "fleet9 ×2", Kind: "auto"},
+		{Scenario: "ramp ×1.5", Kind: "auto"},
 	}}
 	page, err := r.quote("before\n" + excerptFrom + "| old |\n" + excerptTo + "after\n")
-	if err != nil || strings.Count(page, "\n| ") != 2 || !strings.Contains(page, "| fleet9 | ×2 | strict | 0.5 |") ||
+	if err != nil || strings.Count(page, "\n| ") != 2 || !strings.Contains(page, "| fleet9 | 0.5 | 0 % | 0 | 25 % |") ||
 		!strings.HasPrefix(page, "before\n") || !strings.HasSuffix(page, "after\n") || strings.Contains(page, "old") {
 		t.Errorf("%v:\n%s", err, page)
 	}

@@ -7,6 +7,10 @@ import (
 )
 
 // This file has the part of the protocol that only windows have. A view and a lease end with their window.
+//
+// The bound of a window, Rate + (N-1)·C, does not need debits to arrive in time. The units of the process with the
+// latest view are within that view, and each other process has at most C beyond its own. Units that are debited later
+// count in their own window, and units of several windows in the one in which they arrive.
 
 // closedUntil is ProvedUntil for windows: until enough units have come back, but at most until the window may be over.
 func (a *Account) closedUntil(c *Conditions, n int64) int64 {

@@ -11,8 +11,8 @@ import (
 )
 
 // MaxOps is the largest number of ops that a batch should carry. A batch of that
-// size keeps Redis busy for 0.7 to 1.2 ms (docs/decisions/0001-batch-size.md;
-// lua/README.md), and all other clients of Redis wait that long.
+// size keeps Redis busy for 0.7 to 1.2 ms (docs/decisions/0001-batch-size.md), and
+// all other clients of Redis wait that long.
 const MaxOps = 64
 
 // View is a key's state as a process last saw it, in the units of Redis.
