@@ -12,7 +12,7 @@ import (
 // None of these is a lock, an atomic operation, a log, randomness or the network. checkClock finds the clocks of package time.
 // Goroutines are also not permitted in a pure package.
 var pure = map[string][]string{
-	"internal/account": {"math", "slices", "time"},
+	"internal/account": {"math", "slices", "strconv", "time"},
 	"internal/algo":    {"cmp", "errors", "fmt", "math", "math/bits", "slices", "sort", "strconv", "strings", "time"},
 	"internal/permits": {"cmp", "errors", "maps", "math", "slices", "time"},
 }

@@ -5,7 +5,7 @@
 // that the recovery does not receive the value of a panic. It costs 1.6 to 2 times as much:
 // medians of 6.4 µs and 13 µs a request on an AMD EPYC with 2 shared cores, by
 //
-//	cd internal/e2e/frameworks && go test -tags search -run '^$' -bench Fiber -count 7
+//	cd internal/test/e2e/frameworks && go test -tags search -run '^$' -bench Fiber -count 7
 package fiberlimit
 
 import (
