@@ -7,6 +7,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/clock"
 )
 
 // This file decides calls that cost more than the burst, which are always denied. Such a denial still reports the units left. They
@@ -23,14 +24,14 @@ func (l *Limiter) aboveHere(ctx context.Context, e *entry, r *account.Plan, key 
 		if res.Remaining = remaining(v); res.Remaining == 0 { // a call for one unit would be denied: see fill
 			v.Left = min(v.Left, 0)
 		}
-		res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
+		res.ResetAfter = l.terms.resetAfter(r, v.Left, v.Ends)
 		return l.answerUnder(r, key, never(res), n), nil
 	}
 	owed := r.Burst - v.Left // not in Redis's answer
 	if was.Holds(n, now) {
 		res.Remaining, res.ResetAfter = was.Left, time.Duration(max(0, was.Reset-now))
 	} else {
-		at, err := l.placeUnder(key, given)
+		at, err := l.terms.placeUnder(key, given)
 		if err != nil {
 			return hybridlimit.Result{}, err
 		}
@@ -42,7 +43,7 @@ func (l *Limiter) aboveHere(ctx context.Context, e *entry, r *account.Plan, key 
 		}
 	}
 	if owed != 0 {
-		res.ResetAfter = l.resetAfter(r, res.Remaining-owed, v.Ends)
+		res.ResetAfter = l.terms.resetAfter(r, res.Remaining-owed, v.Ends)
 		res.Remaining = max(0, res.Remaining-owed)
 	}
 	return l.answerUnder(r, key, never(res), n), nil
@@ -81,7 +82,7 @@ func (l *Limiter) noteAbove(e *entry, r *account.Plan, res hybridlimit.Result) {
 	defer e.unlock()
 	if !e.dead() && e.plan.Load().Limit == r.Limit {
 		e.account.NoteAbove(account.Refusal{
-			N: r.Burst + 1, Until: int64(hybridlimit.Never), Relook: now + l.hub.jitter(account.MaxView),
+			N: r.Burst + 1, Until: int64(hybridlimit.Never), Relook: now + clock.Jitter(account.MaxView),
 			Left: res.Remaining, Reset: now + int64(res.ResetAfter),
 		}, now)
 	}

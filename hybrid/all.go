@@ -116,7 +116,7 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 		one, ok := a.Limiter.decidedBySwitch(a.N)
 		var at place
 		if !ok {
-			if at, err = a.Limiter.place(a.Key); err != nil {
+			if at, err = a.Limiter.terms.place(a.Key); err != nil {
 				return nil, res, err
 			}
 			if one, ok = static(at.plan, hybridlimit.Result{Policy: a.Limiter.cfg.Name}, a.N); ok {
@@ -141,13 +141,13 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 		parts = append(parts, &part{joint: a, at: at, exactly: a.Limiter.control.Exactly(at.plan)})
 	}
 	// Not by the key in Redis: Config.Subject may return another subject later, but the order of locks must not change.
-	slices.SortFunc(parts, func(p, q *part) int { return lockOrder(p.Limiter, p.Key, q.Limiter, q.Key) })
+	slices.SortFunc(parts, func(p, q *part) int { return lockOrder(&p.Limiter.terms, p.Key, &q.Limiter.terms, q.Key) })
 	return parts, res, nil
 }
 
 // lockOrder compares two keys of a hub by the order in which their entries are locked. A key has an entry for each class.
-func lockOrder(l *Limiter, key string, other *Limiter, otherKey string) int {
-	return cmp.Or(cmp.Compare(l.cfg.Name, other.cfg.Name), cmp.Compare(key, otherKey), cmp.Compare(l.control.Class.Place, other.control.Class.Place))
+func lockOrder(t *terms, key string, other *terms, otherKey string) int {
+	return cmp.Or(cmp.Compare(t.name, other.name), cmp.Compare(key, otherKey), cmp.Compare(t.control.Class.Place, other.control.Class.Place))
 }
 
 // tryAll decides all parts under the locks of their entries. It reports false if units have to be fetched from Redis first.
@@ -171,12 +171,12 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 			p.tryExactly()
 			continue
 		}
-		e, _, err := p.Limiter.lockAt(p.Key, p.at)
+		e, _, err := p.Limiter.terms.lockAt(p.Key, p.at)
 		if err != nil {
 			return res, true, err
 		}
-		if p.spare = e == nil && p.Limiter.alone(p.at.tag); p.spare {
-			p.v = p.Limiter.fromOverflow(p.Key, p.at, p.plan, p.N)
+		if p.spare = e == nil && p.Limiter.terms.alone(p.at.tag); p.spare {
+			p.v = p.Limiter.terms.fromOverflow(p.Key, p.at, p.plan, p.N)
 			continue
 		}
 		if e == nil { // memory is full of keys that owe units
@@ -213,7 +213,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	}
 	shadowed, delay := false, time.Duration(0)
 	for i, p := range parts {
-		one := p.Limiter.tally(p.Limiter.fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, p.v, p.N), p.N)
+		one := p.Limiter.tally(p.Limiter.terms.fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, p.v, p.N), p.N)
 		p.res = one
 		shadowed, delay = shadowed || one.Shadowed, max(delay, one.Delay)
 		if i == 0 || one.Remaining < res.Remaining {
@@ -231,9 +231,9 @@ func (p *part) endSpare(admitted bool) {
 	}
 	l, took := p.Limiter, p.v.Action == account.Admit
 	if !took || admitted {
-		l.countOverflow(p.N, took)
-	} else if f := l.share(p.plan, l.fleet.Size()); f.Counts() {
-		l.shares.Put(p.Key, f.Size, p.N, l.hub.clock.Now())
+		l.terms.countOverflow(p.N, took)
+	} else if f := l.terms.share(p.plan, l.fleet.Size()); f.Counts() {
+		l.terms.shares.Put(p.Key, f.Size, p.N, l.hub.clock.Now())
 	}
 }
 
@@ -324,7 +324,7 @@ func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
 // denied counts the denial of this part and returns its answer.
 func (p *part) denied(v account.Verdict) hybridlimit.Result {
 	v.Action = account.Deny
-	res := p.Limiter.fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, v, p.N)
+	res := p.Limiter.terms.fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, v, p.N)
 	p.res = p.Limiter.tally(res, p.N)
 	return p.res
 }
@@ -341,10 +341,10 @@ func waste(ctx context.Context, parts []*part) {
 		if p.back.Refund > 0 {
 			// Unlike Refund, this counts no returned units: none were admitted.
 			if _, _, ok := l.askWithin(context.WithoutCancel(ctx), p.at, p.back, l.patience()); ok {
-				l.count.Refunded.Add(p.N)
+				l.terms.count.Refunded.Add(p.N)
 				continue
 			}
 		}
-		l.count.Lost.Add(p.N)
+		l.terms.count.Lost.Add(p.N)
 	}
 }

@@ -136,7 +136,7 @@ func (p *part) ask() error {
 
 // again begins an event of the part's key, and decides the part in it. If memory has no room for the key, the event has no entry.
 func (p *part) again() (ev event, v account.Verdict, err error) {
-	e, _, err := p.Limiter.lockAt(p.Key, p.at)
+	e, _, err := p.Limiter.terms.lockAt(p.Key, p.at)
 	switch {
 	case err != nil:
 		return ev, v, err

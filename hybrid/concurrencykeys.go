@@ -90,8 +90,8 @@ func (l *ConcurrencyLimiter) flush() {
 		calls, permits := s.taken, s.passed
 		s.taken, s.passed = 0, 0
 		s.mu.Unlock()
-		l.base.count.Allowed[hybridlimit.SourceLease].Add(calls)
-		l.base.count.Admitted.Add(permits)
+		l.base.terms.count.Allowed[hybridlimit.SourceLease].Add(calls)
+		l.base.terms.count.Admitted.Add(permits)
 	}
 }
 
@@ -118,7 +118,7 @@ func (l *ConcurrencyLimiter) entry(key string) (*permitEntry, error) {
 		s.mu.Lock()
 	}
 	b := l.base
-	e := &permitEntry{lim: l, shard: s, key: key, hash: hash, next: s.keys[hash], tag: b.slot(place{}, key).tag}
+	e := &permitEntry{lim: l, shard: s, key: key, hash: hash, next: s.keys[hash], tag: b.terms.slot(place{}, key).tag}
 	s.keys[hash] = e
 	b.hub.permits.keys.Add(1)
 	return e, nil
@@ -191,7 +191,7 @@ func (l *ConcurrencyLimiter) conditions(e *permitEntry, now int64) permits.Condi
 	st := b.hub.permits.standing.Load()
 	c := permits.Conditions{
 		Standing: st.Standing, Joins: st.joins, Limit: min(e.limit, permits.MaxLimit), Procs: b.fleet.Size(), Period: int64(pulseEvery), Exact: l.exact,
-		Away: b.alone(e.tag), Ends: b.control.Closed.Load(),
+		Away: b.terms.alone(e.tag), Ends: b.control.Closed.Load(),
 	}
 	c.Exact = c.Exact || c.Ends
 	if c.Away || !c.Live(now) || e.Learns(now) {

@@ -20,7 +20,7 @@ func (l *Limiter) logDenial(key string, r *account.Plan, n int64, res *hybridlim
 	if !d.Due(now) {
 		return
 	}
-	untold, ok := d.Take(&l.count, 1, now)
+	untold, ok := d.Take(&l.terms.count, 1, now)
 	if !ok {
 		return
 	}
@@ -49,14 +49,14 @@ func (l *Limiter) beatDenials() {
 	if l.cfg.LogDenials == 0 || !l.denials.Due(l.hub.clock.Time(l.hub.clock.Now())) {
 		return
 	}
-	l.store.sweep(func(e *entry) {
+	l.terms.store.sweep(func(e *entry) {
 		if w := e.word.Load(); account.KindOf(w) == account.DenyBudget && account.UnitsOf(w) > 0 {
 			e.lock()
 			e.begin(l.hub.clock.Now())
 			e.unlock()
 		}
 	})
-	if l.denials.Waiting(&l.count) {
+	if l.denials.Waiting(&l.terms.count) {
 		l.tellDenials()
 	}
 }
@@ -72,7 +72,7 @@ func (l *Limiter) endDenials() {
 
 // tellDenials writes a line without a key about the unlogged denials.
 func (l *Limiter) tellDenials() {
-	if untold, ok := l.denials.Take(&l.count, 0, l.hub.clock.Time(l.hub.clock.Now())); ok && untold > 0 {
+	if untold, ok := l.denials.Take(&l.terms.count, 0, l.hub.clock.Time(l.hub.clock.Now())); ok && untold > 0 {
 		l.hub.log.Write(slog.LevelInfo, tell.MsgMoreDenied, 0, []any{
 			slog.String("limiter", l.cfg.Name), slog.String("limit", control.LimitText(l.Limit())), slog.Int64("more", untold),
 		})
@@ -84,7 +84,7 @@ func (l *Limiter) limitOf(key string, r *account.Plan) hybridlimit.Limit {
 	if r != nil {
 		return r.Limit
 	}
-	if e := l.store.get(key); e != nil {
+	if e := l.terms.store.get(key); e != nil {
 		return e.plan.Load().Limit
 	}
 	return l.limitFor(key)

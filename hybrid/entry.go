@@ -33,7 +33,7 @@ type entry struct {
 
 	chain atomic.Pointer[entry] // the next one in its chain of the table; changed under the lock of the shard
 
-	lim  *Limiter
+	of   *terms
 	node ratesync.Node
 
 	mu      sync.Mutex       // guards the fields below; never held across I/O; use lock and unlock
@@ -53,8 +53,8 @@ const shortKey = 24
 
 // newEntry returns an entry with a copy of the key: the caller's string may be a piece of a request, or of a buffer that will be
 // used again.
-func newEntry(l *Limiter, key string) *entry {
-	e := &entry{lim: l}
+func newEntry(t *terms, key string) *entry {
+	e := &entry{of: t}
 	if len(key) > shortKey {
 		e.name = strings.Clone(key)
 		return e
@@ -121,9 +121,9 @@ func (e *entry) settleDown() {
 // begin takes back the budget and ends leases that are over. Every event starts here.
 func (e *entry) begin(now int64) {
 	spent, expired := e.account.Begin(account.UnitsOf(e.word.Swap(0)), now)
-	e.lim.count.Drained(spent.Kind, spent.Units)
+	e.of.count.Drained(spent.Kind, spent.Units)
 	if expired > 0 {
-		e.lim.count.Expired.Add(expired)
+		e.of.count.Expired.Add(expired)
 	}
 }
 
@@ -131,11 +131,11 @@ func (e *entry) begin(now int64) {
 func (e *entry) end(c *account.Conditions, epoch uint64, now int64) {
 	var b account.Budget
 	var until int64
-	asks, noted := e.asksAt(now), e.lim.store.turnover.notedBy(now)
+	asks, noted := e.asksAt(now), e.of.store.turnover.notedBy(now)
 	switch p := e.plan.Load(); {
 	case min(asks, noted) <= now: // only the slow path asks LimitFor, and notes a use
-	case e.lim.control.Wordless() || e.lim.control.Outdated(p): // checked after the epoch was read: see Limiter.stop, changeSwitch and SetLimit
-	case e.lim.control.Exactly(p): // Redis decides; units that the fallback left are settled, and never loaded
+	case e.of.control.Wordless() || e.of.control.Outdated(p): // checked after the epoch was read: see Limiter.stop, changeSwitch and SetLimit
+	case e.of.control.Exactly(p): // Redis decides; units that the fallback left are settled, and never loaded
 	default:
 		b, until = e.account.Load(c, now)
 	}
@@ -155,9 +155,9 @@ func (e *entry) conditions(p *account.Plan, now int64) (c account.Conditions) {
 
 // setConditions is conditions for zero Conditions in place. A copy of Conditions takes time.
 func (e *entry) setConditions(c *account.Conditions, p *account.Plan, now int64) {
-	e.lim.setConditions(c, p, now)
+	e.of.setConditions(c, p, now)
 	c.Fallback.Share = e
-	if c.Broken = e.lim.alone(e.tag()); c.Broken {
+	if c.Broken = e.of.alone(e.tag()); c.Broken {
 		c.Fallback.Ends = e.windowEnd(c, now)
 	}
 }
@@ -166,7 +166,7 @@ func (e *entry) setConditions(c *account.Conditions, p *account.Plan, now int64)
 // budget is valid, so the estimate is a line over time. It is stored as its value at time 0 of the rough clock. Its slope is
 // PerNs, which is 0 for windows.
 func (e *entry) estimate(p *account.Plan, units int64) {
-	e.rest.Store(math.Float64bits(float64(units) - p.PerNs*float64(e.lim.hub.clock.Rough())))
+	e.rest.Store(math.Float64bits(float64(units) - p.PerNs*float64(e.of.clock.Rough())))
 }
 
 // units returns that estimate at the present time of the rough clock.
@@ -179,13 +179,13 @@ const floatSlack = 1e-3
 
 // left returns the estimate in whole units.
 func (e *entry) left(p *account.Plan) int64 {
-	return int64(math.Floor(e.units(p, e.lim.hub.clock) + floatSlack))
+	return int64(math.Floor(e.units(p, e.of.clock) + floatSlack))
 }
 
 // windowEnd returns the end of the window by Redis's clock. While that clock is not known, it returns the earliest end that the
 // view permits; 0: not known, or no window.
 func (e *entry) windowEnd(c *account.Conditions, now int64) int64 {
-	if end := e.lim.hub.clocks.windowEnd(e.tag(), c.Window.Period, now); end > 0 {
+	if end := e.of.clocks.windowEnd(e.tag(), c.Window.Period, now); end > 0 {
 		return end
 	}
 	return e.account.WindowEnds()
@@ -197,64 +197,64 @@ func (e *entry) Node() *ratesync.Node { return &e.node }
 // Freeze implements ratesync.Item. It ignores the time of the engine, which is a little older than the epoch: the time of a
 // budget must not be older than its epoch.
 func (e *entry) Freeze(time.Time) (wire.Op, bool) {
-	if e.lim.control.Mute() {
+	if e.of.control.Mute() {
 		e.quiet()
 		return wire.Op{}, false
 	}
 	op, age, ok := e.freeze()
 	if ok {
-		e.lim.count.Ops.Add(1)
-		e.lim.hist.Stale(age)
+		e.of.count.Ops.Add(1)
+		e.of.hist.Stale(age)
 	}
 	return op, ok
 }
 
 // freeze also returns the ns since the view was received; negative: there is no view.
 func (e *entry) freeze() (op wire.Op, age int64, ok bool) {
-	l := e.lim
+	t := e.of
 	e.lock()
 	defer e.unlock()
 	if e.dead() {
 		return wire.Op{}, -1, false
 	}
-	epoch, now := l.hub.clock.Stamp() // the sync may be due long after the last call
+	epoch, now := t.clock.Stamp() // the sync may be due long after the last call
 	if first := e.waiters.Front(); first != nil {
 		e.adaptBack(first, now)
 	}
 	p := e.plan.Load()
 	c := e.conditions(p, now)
-	c.Lost = l.hub.resync.lost[l.hub.server(e.tag())].Load()
+	c.Lost = t.lost(e.tag())
 	age = e.account.ViewAge(now)
 	e.begin(now)
 	said, books, ok := e.account.Send(&c, p, &e.waiters, now)
-	l.count.Book(books)
+	t.count.Book(books)
 	e.end(&c, epoch, now)
 	if !ok {
 		e.lookAgain(&c, now)
 	}
-	return wire.Op{Key: l.hub.names.State(e.tag(), l.cfg.Name, e.name), Limit: p.Limit, Op: said}, age, ok
+	return wire.Op{Key: t.names.State(e.tag(), t.name, e.name), Limit: p.Limit, Op: said}, age, ok
 }
 
 // Settle implements ratesync.Item. The view counts as received now, under the lock. This is never too early.
 func (e *entry) Settle(a ratesync.Answer) {
-	l := e.lim
+	t := e.of
 	e.lock()
 	sent := e.waiters.Sent()
-	defer l.found(sent.Bucket, a.Level) // runs last, when the lock is free
-	ans := account.Answer{Answer: a.Answer, RedisNow: a.RedisNow, Sent: l.hub.clock.At(a.Sent)}
+	defer t.found(sent.Bucket, a.Level) // runs last, when the lock is free
+	ans := account.Answer{Answer: a.Answer, RedisNow: a.RedisNow, Sent: t.clock.At(a.Sent)}
 	if e.dead() { // closed meanwhile
-		l.count.Book(e.account.ReceiveClosed(ans))
+		t.count.Book(e.account.ReceiveClosed(ans))
 		e.unlock()
 		return
 	}
-	epoch, now := l.hub.clock.Stamp()
+	epoch, now := t.clock.Stamp()
 	p := e.plan.Load()
 	c := e.conditions(p, now)
 	e.begin(now)
-	l.hub.clocks.heard(e.tag(), a.RedisNow, ans.Sent, now)
-	ans.At = l.hub.clocks.at(e.tag(), a.RedisNow, ans.Sent, now)
+	t.clocks.heard(e.tag(), a.RedisNow, ans.Sent, now)
+	ans.At = t.clocks.at(e.tag(), a.RedisNow, ans.Sent, now)
 	answered, next, books := e.account.Receive(&c, p, &e.waiters, ans, now)
-	l.count.Book(books)
+	t.count.Book(books)
 	e.end(&c, epoch, now)
 	for _, w := range answered {
 		e.describe(&w.Verdict, &c, now)
@@ -265,40 +265,40 @@ func (e *entry) Settle(a ratesync.Answer) {
 	e.unlock()
 	e.sync(next)
 	if wanting {
-		l.hub.wanted.tell(l.hub.names.Digest(l.cfg.Name, e.name))
+		t.wants(t.names.Digest(t.name, e.name))
 	}
 }
 
 // lookAgain queues the entry for the time at which leased units may have to go back to Redis.
 func (e *entry) lookAgain(c *account.Conditions, now int64) {
-	if at := e.account.LookAt(c, now); at > 0 && !e.lim.control.Mute() {
+	if at := e.account.LookAt(c, now); at > 0 && !e.of.control.Mute() {
 		if at > now && c.Window.Period == 0 { // with the syncs of other keys
-			at += e.lim.grid() - at%e.lim.grid()
+			at += e.of.grid() - at%e.of.grid()
 		}
-		e.lim.hub.engine.Enqueue(e.tag(), e, e.lim.hub.clock.Time(at))
+		e.of.engine.Enqueue(e.tag(), e, e.of.clock.Time(at))
 	}
 }
 
 // Uncertain implements ratesync.Item.
-func (e *entry) Uncertain(op wire.Op) { e.lim.count.Uncertain.Add(op.Asked()) }
+func (e *entry) Uncertain(op wire.Op) { e.of.count.Uncertain.Add(op.Asked()) }
 
 // Drop implements ratesync.Item.
 func (e *entry) Drop() {
 	e.lock()
 	defer e.unlock()
-	e.lim.count.Book(e.account.GiveUp(&e.waiters))
+	e.of.count.Book(e.account.GiveUp(&e.waiters))
 }
 
 // sync queues the entry as an event asks for it. Call it without e.mu.
 func (e *entry) sync(s account.Sync) {
-	if s == account.SyncNot || e.lim.control.Mute() {
+	if s == account.SyncNot || e.of.control.Mute() {
 		return
 	}
 	switch s {
 	case account.SyncNow:
-		e.lim.hub.engine.Enqueue(e.tag(), e, time.Time{})
+		e.of.engine.Enqueue(e.tag(), e, time.Time{})
 	case account.SyncLazily:
-		e.lim.hub.engine.Enqueue(e.tag(), e, e.lim.lazily(time.Now()))
+		e.of.engine.Enqueue(e.tag(), e, e.of.lazily(time.Now()))
 	}
 }
 
@@ -311,7 +311,7 @@ func (e *entry) adapt(p *account.Plan, now int64) {
 	e.begin(now)
 	e.plan.Store(p)
 	lost := e.account.Adapt(old, p, now)
-	e.lim.count.Lost.Add(lost)
+	e.of.count.Lost.Add(lost)
 	c := e.conditions(p, now)
 	e.lookAgain(&c, now)
 }
@@ -332,7 +332,7 @@ func (e *entry) tryEvict(now int64) bool {
 	if !e.mu.TryLock() {
 		return false
 	}
-	alone := e.lim.alone(e.tag())
+	alone := e.of.alone(e.tag())
 	if (!alone || !e.share(e.plan.Load()).Counts()) && e.dieEmpty() {
 		e.mu.Unlock()
 		return true
@@ -341,7 +341,7 @@ func (e *entry) tryEvict(now int64) bool {
 	defer e.unlock()
 	e.begin(now)
 	if alone && e.account.FallbackOwed() > 0 {
-		e.lim.count.Forgiven.Add(e.account.Forgive(e.share(e.plan.Load()), now))
+		e.of.count.Forgiven.Add(e.account.Forgive(e.share(e.plan.Load()), now))
 	}
 	if e.waiters.Len() > 0 || !e.account.Forgettable(alone) {
 		e.account.Return()
@@ -351,7 +351,7 @@ func (e *entry) tryEvict(now int64) bool {
 		c := e.conditions(e.plan.Load(), now)
 		e.account.StartFallback(&c, now)
 	}
-	e.lim.count.Book(e.account.Forget())
+	e.of.count.Book(e.account.Forget())
 	e.die()
 	return true
 }
@@ -362,7 +362,7 @@ func (e *entry) dieEmpty() bool {
 	if e.whole != nil || !e.compact.Empty() {
 		return false
 	}
-	e.lim.count.Drained(account.DenyBudget, e.compact.Forget(account.UnitsOf(e.word.Swap(0))))
+	e.of.count.Drained(account.DenyBudget, e.compact.Forget(account.UnitsOf(e.word.Swap(0))))
 	e.die()
 	return true
 }
@@ -377,7 +377,7 @@ func (e *entry) owesNothing() bool { return e.whole == nil && e.compact.Owed() =
 // entry's lock is taken before a lane's, and no method that locks an entry is called under a lane's lock.
 func (e *entry) die() {
 	e.asks = evicted
-	e.lim.hub.engine.Remove(e.tag(), e)
+	e.of.engine.Remove(e.tag(), e)
 }
 
 var _ ratesync.Item = (*entry)(nil)

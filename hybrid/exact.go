@@ -8,6 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -21,7 +22,7 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64, given *account
 
 // exactRange is exact for up to n units. It denies the call if Redis has fewer than least units. least is 1 or n.
 func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, given *account.Plan) (hybridlimit.Result, error) {
-	at, err := l.placeUnder(key, given)
+	at, err := l.terms.placeUnder(key, given)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
@@ -35,7 +36,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 	}
 	if r, now, ok := l.refused(key, at, least); ok {
 		v := account.Verdict{Action: account.Deny, Source: hybridlimit.SourceDenyCache, Retry: r.Until - now, Left: r.Left}
-		res = l.fill(res, at.plan, v, n)
+		res = l.terms.fill(res, at.plan, v, n)
 		res.ResetAfter = time.Duration(max(0, r.Reset-now))
 		return l.answerUnder(at.plan, key, res, n), nil
 	}
@@ -53,7 +54,7 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 	} else {
 		l.refuse(key, at, least, ans, sent, l.hub.clock.Now())
 	}
-	res = l.fill(res, at.plan, v, n)
+	res = l.terms.fill(res, at.plan, v, n)
 	res.ResetAfter = time.Duration(at.plan.Reset(ans)) * time.Microsecond
 	return l.answerUnder(at.plan, key, res, n), nil
 }
@@ -111,10 +112,10 @@ func (l *Limiter) askWithin(ctx context.Context, at place, op algo.Op, wait time
 		op.View = l.viewOf(at)
 	}
 	reply, err := l.hub.caller.Batch(bounded, wire.Envelope{}, []wire.Op{{
-		Key: l.inRedis(at), Limit: at.plan.Limit, Op: op,
+		Key: l.terms.inRedis(at), Limit: at.plan.Limit, Op: op,
 	}})
 	l.hub.exacts.Add(1)
-	l.count.Ops.Add(1)
+	l.terms.count.Ops.Add(1)
 	took := time.Since(sent)
 	blamed := l.blame(ctx, err)
 	if bounded.Err() != nil && !l.hub.long(wait) {
@@ -126,13 +127,13 @@ func (l *Limiter) askWithin(ctx context.Context, at place, op algo.Op, wait time
 			l.hub.failed.Add(1)
 		}
 		ans.Granted = op.Asked()
-		l.count.Uncertain.Add(ans.Granted)
+		l.terms.count.Uncertain.Add(ans.Granted)
 		return ans, 0, false
 	}
 	ans = reply.Answers[0]
-	l.count.Debited.Add(ans.Granted)
+	l.terms.count.Debited.Add(ans.Granted)
 	l.hub.clocks.heard(at.tag, reply.Now, l.hub.clock.At(sent), l.hub.clock.At(sent.Add(took)))
-	l.found(at.plan.Bucket, ans.Level)
+	l.terms.found(at.plan.Bucket, ans.Level)
 	ans = at.plan.Seen(ans)
 	if l.control.Exactly(at.plan) {
 		l.seen(at, ans, reply.Now, l.hub.clock.At(sent))
@@ -142,7 +143,7 @@ func (l *Limiter) askWithin(ctx context.Context, at place, op algo.Op, wait time
 
 // viewOf returns the view of a key that Redis alone decides. An op carries it, so that a Redis that has lost the key learns of it.
 func (l *Limiter) viewOf(at place) (v algo.View) {
-	e := l.store.get(at.key)
+	e := l.terms.store.get(at.key)
 	if e == nil || at.plan.Kind == algo.KindLog {
 		return v
 	}
@@ -157,7 +158,7 @@ func (l *Limiter) viewOf(at place) (v algo.View) {
 // seen notes the answer of a direct call for a key that Redis alone decides, so that a fallback begins with what was left. A key
 // for which memory has no room begins with a full share.
 func (l *Limiter) seen(at place, ans wire.Answer, redisNow, sent int64) {
-	e, _, err := l.lockAt(at.key, at)
+	e, _, err := l.terms.lockAt(at.key, at)
 	if e == nil || err != nil {
 		return
 	}
@@ -196,12 +197,12 @@ func (l *Limiter) exactFallback(key string, at place, res hybridlimit.Result, n 
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	return l.answerUnder(at.plan, key, l.fill(res, at.plan, v, n), n), nil
+	return l.answerUnder(at.plan, key, l.terms.fill(res, at.plan, v, n), n), nil
 }
 
 // withoutRedis decides locally for a call that Redis did not answer.
 func (l *Limiter) withoutRedis(key string, at place, n int64) (account.Verdict, error) {
-	e, _, err := l.lockAt(key, at)
+	e, _, err := l.terms.lockAt(key, at)
 	switch {
 	case err != nil:
 		return account.Verdict{}, err
@@ -211,7 +212,7 @@ func (l *Limiter) withoutRedis(key string, at place, n int64) (account.Verdict, 
 		ev := e.event()
 		return ev.end(e.account.TimedOut(&ev.conditions, n, ev.now)), nil
 	}
-	return l.withoutMemory(key, at, n), nil
+	return l.terms.withoutMemory(key, at, n), nil
 }
 
 // refused returns Redis's last refusal for a key, and the time. It reports whether that refusal still denies n units under this limit.
@@ -219,7 +220,7 @@ func (l *Limiter) refused(key string, at place, n int64) (r account.Refusal, now
 	if l.control.Exact() {
 		return r, 0, false // ModeExact asks Redis for every call
 	}
-	e := l.store.get(key)
+	e := l.terms.store.get(key)
 	if e == nil {
 		return r, 0, false
 	}
@@ -235,20 +236,20 @@ func (l *Limiter) refuse(key string, at place, n int64, ans wire.Answer, sent, n
 	if l.control.Exact() || at.plan.Kind != algo.KindLog {
 		return
 	}
-	e, _, err := l.lockAt(key, at)
+	e, _, err := l.terms.lockAt(key, at)
 	if e == nil || err != nil {
 		return // memory has no room for the refusal: Redis is asked again
 	}
 	defer e.unlock()
 	e.account.NoteRefusal(account.Refusal{
-		N: n, Until: sent + ans.Retry*1000, Relook: now + l.hub.jitter(account.MaxView),
+		N: n, Until: sent + ans.Retry*1000, Relook: now + clock.Jitter(account.MaxView),
 		Left: at.plan.Units(ans.Level), Reset: now + at.plan.Reset(ans)*1000,
 	}, now)
 }
 
 // accept forgets the refusal of a key, because units were given back after it.
 func (l *Limiter) accept(key string) {
-	if e := l.store.get(key); e != nil {
+	if e := l.terms.store.get(key); e != nil {
 		e.lock()
 		defer e.unlock()
 		e.account.Accept()

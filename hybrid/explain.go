@@ -132,7 +132,7 @@ func (x *explanation) whyNoCredit() string {
 		return "only Redis knows when the queue serves a call"
 	case l.Mode() == ModeStrict:
 		return "mode strict gives no credit"
-	case !l.givesCredit():
+	case !l.terms.givesCredit():
 		return "Overshoot gives no credit"
 	case !l.fleet.Known(x.now):
 		return "there is no credit while the fleet's size is not known"

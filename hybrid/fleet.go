@@ -48,7 +48,7 @@ func (h *Hub) counted(ls []*Limiter, count func(*Limiter) (processes, accounts i
 	}
 	for _, l := range ls {
 		f := &l.fleet
-		if !f.small && f.Known(h.clock.Now()) && l.givesCredit() && !account.Static(l.control.Plan().Limit) && l.credit(l.control.Plan(), f.Accounts()) == 0 {
+		if !f.small && f.Known(h.clock.Now()) && l.terms.givesCredit() && !account.Static(l.control.Plan().Limit) && l.terms.credit(l.control.Plan(), f.Accounts()) == 0 {
 			f.small = true
 			h.log.Write(slog.LevelInfo, tell.MsgSmall, 0, []any{
 				slog.String("limiter", l.cfg.Name), slog.String("limit", l.control.Plan().Limit.String()),

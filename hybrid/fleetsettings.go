@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
+	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -46,7 +47,7 @@ func (b *heartbeat) settle(ctx context.Context, changed int64) {
 		}
 	}
 	if every {
-		n.changed, n.renew = changed, time.Now().Add(time.Duration(b.hub.jitter(int64(renewEvery))))
+		n.changed, n.renew = changed, time.Now().Add(time.Duration(clock.Jitter(int64(renewEvery))))
 	}
 	for _, l := range all {
 		if b.loaded && l.fleet.settled && (l.fleet.Beats() >= 2 || l.fleet.Hint > 0) {

@@ -10,6 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
 	"github.com/hybridlimit/hybridlimit/internal/census"
+	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/groups"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
@@ -101,7 +102,7 @@ func (b *heartbeat) beat() {
 		}
 		h.clock.Age()
 		for _, l := range h.all() {
-			l.shares.Release(h.clock.Now())
+			l.terms.shares.Release(h.clock.Now())
 			l.control.Beat()
 			for _, v := range l.views {
 				v.beatDenials()
@@ -237,7 +238,7 @@ func (b *heartbeat) send(ctx context.Context, own, text string, others []string)
 	}
 	b.in, b.expires = []string{own}, beat.Now+p.Expiry.Microseconds()
 	if p.Text != "" {
-		b.named, b.renew = own, time.Now().Add(time.Duration(h.jitter(int64(renewEvery))))
+		b.named, b.renew = own, time.Now().Add(time.Duration(clock.Jitter(int64(renewEvery))))
 	}
 	if beat.Told {
 		b.book.Directory(beat.Version, beat.Groups)

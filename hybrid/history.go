@@ -26,7 +26,7 @@ func (l *Limiter) History(ctx context.Context, key string) ([]hybridlimit.Admiss
 	if err := l.check(key, 1); err != nil {
 		return nil, err
 	}
-	at, err := l.place(key)
+	at, err := l.terms.place(key)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (l *Limiter) historyPage(ctx context.Context, at place, after int64) (wire.
 	l.hub.clock.Begin()
 	defer l.hub.clock.End()
 	sent := time.Now()
-	p, err := l.hub.runner.History(bounded, l.inRedis(at), at.plan.Limit, after)
+	p, err := l.hub.runner.History(bounded, l.terms.inRedis(at), at.plan.Limit, after)
 	l.hub.exacts.Add(1)
 	call.End(l.hub.engine.Without(time.Since(sent)), l.blame(ctx, err))
 	switch {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	mrand "math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -200,9 +199,6 @@ func (h *Hub) breaker(tag int) *circuit.Breaker { return h.breakers[h.server(tag
 // server returns the index of the server of a tag, as far as the hub tells servers apart: 0 for a single Redis.
 func (h *Hub) server(tag int) int { return tag % len(h.breakers) }
 
-// jitter returns a random time from ½ d to 1½ d.
-func (h *Hub) jitter(d int64) int64 { return d/2 + mrand.Int64N(d) }
-
 // Limiter adds a limiter to the hub and counts it in the hub's heartbeat. It fails if an open
 // limiter of the hub has the same name. It also fails if an open limiter anywhere
 // in this program has the same client, prefix and name, but another limit. A limit
@@ -223,18 +219,26 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 	}
 	shared := &family{
 		hub: h, flight: flight, classes: classes.Of(cfg.Classes), release: release, done: make(chan struct{}), ready: make(chan struct{}),
-		shares: fallback.New(cfg.MaxKeys), bookings: newBookings(), overflow: sometimes.Every(overflowQuiet),
+		bookings: newBookings(),
 	}
+	shares, overflow := fallback.New(cfg.MaxKeys), sometimes.Every(overflowQuiet)
 	for _, view := range control.New(limit, control.Config{
 		Name: cfg.Name, InFlight: flight != nil, Mode: account.Mode(cfg.Mode), Fallback: fallback.Policy(cfg.Fallback),
 		FallbackFloor: cfg.FallbackFloor, Shadow: cfg.Shadow, LimitFor: cfg.LimitFor, Names: h.names, Clock: h.clock, Log: h.log,
 	}, shared.classes, shared.hooks(cfg.Name)) {
-		v := &Limiter{
-			family: shared, clock: h.clock, cfg: cfg, control: view, store: newStore(cfg.MaxKeys, h.clock.Void),
-			denials: tell.NewDenials(cfg.LogDenials),
+		v := &Limiter{family: shared, clock: h.clock, cfg: cfg, control: view, denials: tell.NewDenials(cfg.LogDenials)}
+		v.terms = terms{
+			termsConfig: termsConfig{
+				Overshoot: cfg.Overshoot, SyncEvery: cfg.SyncEvery, SyncInterval: cfg.SyncInterval, MaxWait: cfg.MaxWait,
+				FallbackFloor: cfg.FallbackFloor, Subject: cfg.Subject,
+			},
+			name: cfg.Name, clock: h.clock, control: view, store: newStore(cfg.MaxKeys, h.clock.Void), log: h.log,
+			hist: h.metrics.Histograms(v.attributes()...), engine: h.engine, names: h.names, clocks: &h.clocks, pace: &h.heart.pace,
+			fleet: &shared.fleet.Census, shares: shares, overflow: overflow, broken: h.broken,
+			lost:  func(tag int) int64 { return h.resync.lost[h.server(tag)].Load() },
+			wants: h.wanted.tell,
 		}
-		v.hist = h.metrics.Histograms(v.attributes()...)
-		v.count.Born = h.clock.Now()
+		v.terms.count.Born = h.clock.Now()
 		shared.views = append(shared.views, v)
 	}
 	l := shared.views[0]

@@ -104,7 +104,7 @@ func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
 	defer cancel()
-	k, err := l.hub.runner.Look(bounded, l.inRedis(at), i.Limit)
+	k, err := l.hub.runner.Look(bounded, l.terms.inRedis(at), i.Limit)
 	l.hub.beats.Add(3)
 	switch {
 	case err == nil:
@@ -125,7 +125,7 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	if err := l.check(key, 1); err != nil {
 		return Inspection{}, place{}, err
 	}
-	at, err := l.place(key)
+	at, err := l.terms.place(key)
 	if err != nil {
 		return Inspection{}, place{}, err
 	}
@@ -135,12 +135,12 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	x.now = l.hub.clock.Now()
 	x.account.Begin(x.word, x.now)
 	x.adapt()
-	x.conditions = l.conditions(x.plan, x.now)
-	x.conditions.Broken = l.alone(at.tag)
+	x.conditions = l.terms.conditions(x.plan, x.now)
+	x.conditions.Broken = l.terms.alone(at.tag)
 	f := &x.conditions.Fallback
 	f.Ends = l.hub.clocks.windowEnd(at.tag, x.conditions.Window.Period, x.now)
-	f.Share = l.shares.Copy(key, f.Size, x.now)
-	x.crowded = !x.known && l.crowded(key, x.now)
+	f.Share = l.terms.shares.Copy(key, f.Size, x.now)
+	x.crowded = !x.known && l.terms.crowded(key, x.now)
 	x.explain()
 
 	a := &x.account
@@ -195,7 +195,7 @@ type explanation struct {
 
 // look copies the key's entry, if there is one.
 func (x *explanation) look(key string) {
-	e := x.l.store.peek(key)
+	e := x.l.terms.store.peek(key)
 	if e == nil {
 		return
 	}

@@ -37,7 +37,7 @@ func (h *Hub) allCommon(asks []hybridlimit.Ask) (res hybridlimit.Result, ok bool
 			return res, false
 		}
 		denies = denies || p.kind == account.DenyBudget
-		for ; at > 0 && lockOrder(p.e.lim, p.ask.Key, parts[at-1].e.lim, parts[at-1].ask.Key) < 0; at-- {
+		for ; at > 0 && lockOrder(p.e.of, p.ask.Key, parts[at-1].e.of, parts[at-1].ask.Key) < 0; at-- {
 			parts[at] = parts[at-1]
 		}
 		if parts[at] = p; at > 0 && parts[at-1].e == p.e { // the units of one key must be added up
@@ -69,7 +69,7 @@ func (p *commonPart) find(h *Hub) bool {
 	if !ok || l == nil || l.hub != h || p.ask.N < 1 {
 		return false
 	}
-	if p.e = l.store.get(p.ask.Key); p.e == nil {
+	if p.e = l.terms.store.get(p.ask.Key); p.e == nil {
 		return false
 	}
 	p.plan = p.e.plan.Load()
@@ -80,11 +80,11 @@ func (p *commonPart) find(h *Hub) bool {
 // denial of several units needs the account, and a limit in shadow admits the call that its word denies.
 func (p *commonPart) decides() bool {
 	w := p.e.word.Load()
-	if p.kind = account.KindOf(w); account.Over(w, p.e.lim.clock.Epoch()) {
+	if p.kind = account.KindOf(w); account.Over(w, p.e.of.clock.Epoch()) {
 		return false
 	}
 	if p.kind == account.DenyBudget {
-		return p.ask.N == 1 && !p.e.lim.control.Shadow.Load()
+		return p.ask.N == 1 && !p.e.of.control.Shadow.Load()
 	}
 	return account.UnitsOf(w) >= p.ask.N
 }
@@ -93,7 +93,7 @@ func (p *commonPart) decides() bool {
 func (p *commonPart) common() bool {
 	kind := p.kind
 	p.ask.Result = hybridlimit.Result{}
-	return p.e.plan.Load() == p.plan && p.decides() && p.kind == kind && p.e.lim.common(p.e, p.plan, p.ask.N, &p.ask.Result)
+	return p.e.plan.Load() == p.plan && p.decides() && p.kind == kind && p.e.of.common(p.e, p.plan, p.ask.N, &p.ask.Result)
 }
 
 // spendAll spends the units of all parts, or of none. Call it with the entries locked.
@@ -114,7 +114,7 @@ func spendAll(parts []commonPart) bool {
 func (p *commonPart) putBack() {
 	p.e.word.Add(uint64(p.ask.N))
 	if p.ask.N > 1 {
-		p.e.lim.count.Words[p.kind].More.Add(1 - p.ask.N)
+		p.e.of.count.Words[p.kind].More.Add(1 - p.ask.N)
 	}
 }
 
@@ -129,7 +129,7 @@ func denyAll(parts []commonPart) (res hybridlimit.Result, ok bool) {
 		if p.kind != account.DenyBudget {
 			continue
 		}
-		if wait := p.e.lim.retryFromWord(p.e, p.plan, p.ask.N); worst == nil || wait > longest {
+		if wait := p.e.of.retryFromWord(p.e, p.plan, p.ask.N); worst == nil || wait > longest {
 			worst, longest = p, wait
 		}
 	}

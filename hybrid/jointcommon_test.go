@@ -39,7 +39,7 @@ func twoOfAHub(t *testing.T) (h *Hub, a, b *Limiter) {
 func warm(t *testing.T, l *Limiter) {
 	t.Helper()
 	for range 20 {
-		if e := l.store.get("k"); e != nil {
+		if e := l.terms.store.get("k"); e != nil {
 			if w := e.word.Load(); !account.Over(w, l.clock.Epoch()) && account.KindOf(w) != account.DenyBudget && account.UnitsOf(w) >= 100 {
 				return
 			}
@@ -111,7 +111,7 @@ func TestAllCommonPutsBack(t *testing.T) {
 				t.Fatalf("%+v, %v", res, err)
 			}
 		}
-		more := &a.count.Words[parts[0].kind].More
+		more := &a.terms.count.Words[parts[0].kind].More
 		before, counted := unitsInWord(a), more.Load()
 		if spendAll(parts) || unitsInWord(a) != before || unitsInWord(b) != 1 {
 			t.Errorf("%d units of %d are left, and %d of 1", unitsInWord(a), before, unitsInWord(b))
@@ -221,7 +221,7 @@ func ofAnotherHub(h *Hub) *Limiter {
 	return nil
 }
 
-func unitsInWord(l *Limiter) int64 { return account.UnitsOf(l.store.get("k").word.Load()) }
+func unitsInWord(l *Limiter) int64 { return account.UnitsOf(l.terms.store.get("k").word.Load()) }
 
 // BenchmarkAllowAll compares a call under two hot limits with a call under one.
 func BenchmarkAllowAll(b *testing.B) {

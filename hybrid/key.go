@@ -26,7 +26,7 @@ func (l *Limiter) Key(key string) *Key { return &Key{l: l, key: strings.Clone(ke
 // Allow is AllowN with a cost of 1. It is written out: see Limiter.common.
 func (k *Key) Allow(ctx context.Context) (res hybridlimit.Result, err error) {
 	if e := k.e.Load(); e != nil {
-		if r := e.plan.Load(); r.From != account.FromCall && k.l.common(e, r, 1, &res) {
+		if r := e.plan.Load(); r.From != account.FromCall && k.l.terms.common(e, r, 1, &res) {
 			return res, nil
 		}
 	}
@@ -36,7 +36,7 @@ func (k *Key) Allow(ctx context.Context) (res hybridlimit.Result, err error) {
 // AllowN is Limiter.AllowN of the handle's key.
 func (k *Key) AllowN(ctx context.Context, n int64) (res hybridlimit.Result, err error) {
 	if e := k.e.Load(); e != nil && n > 0 {
-		if r := e.plan.Load(); r.From != account.FromCall && k.l.common(e, r, n, &res) {
+		if r := e.plan.Load(); r.From != account.FromCall && k.l.terms.common(e, r, n, &res) {
 			return res, nil
 		}
 	}
@@ -46,7 +46,7 @@ func (k *Key) AllowN(ctx context.Context, n int64) (res hybridlimit.Result, err 
 // slow is AllowN, and stores the key's entry for the next call.
 func (k *Key) slow(ctx context.Context, n int64) (hybridlimit.Result, error) {
 	res, err := k.l.AllowN(ctx, k.key, n)
-	if e := k.l.store.get(k.key); e != nil && e != k.e.Load() {
+	if e := k.l.terms.store.get(k.key); e != nil && e != k.e.Load() {
 		k.e.Store(e)
 	}
 	return res, err

@@ -32,19 +32,19 @@ func TestSyncsDoNotAllocateForMetrics(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			if (l.hist == nil) != (cfg.MeterProvider == nil) {
-				t.Fatalf("histograms %v with provider %v", l.hist, cfg.MeterProvider)
+			if (l.terms.hist == nil) != (cfg.MeterProvider == nil) {
+				t.Fatalf("histograms %v with provider %v", l.terms.hist, cfg.MeterProvider)
 			}
 			synctest.Wait()
-			e, _, err := l.lock("k", nil)
+			e, _, err := l.terms.lock("k", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			e.unlock()
 			in := e.plan.Load().Bucket
 			for what, note := range map[string]func(){
-				"debt": func() { l.found(in, -in.Unit) }, "no debt": func() { l.found(in, in.Unit) },
-				"an age": func() { l.hist.Stale(1) }, "no age": func() { l.hist.Stale(-1) },
+				"debt": func() { l.terms.found(in, -in.Unit) }, "no debt": func() { l.terms.found(in, in.Unit) },
+				"an age": func() { l.terms.hist.Stale(1) }, "no age": func() { l.terms.hist.Stale(-1) },
 			} {
 				if n := testing.AllocsPerRun(100, note); n != 0 {
 					t.Errorf("provider %v: noting %s allocates %v times", cfg.MeterProvider, what, n)
@@ -96,7 +96,7 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		e, _, err := l.lock("k", nil)
+		e, _, err := l.terms.lock("k", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 			}
 			e.unlock()
 		}
-		l.hist = &tell.Histograms{Overshoot: lookingInt64{look: look}, Staleness: lookingFloat64{look: look}}
+		l.terms.hist = &tell.Histograms{Overshoot: lookingInt64{look: look}, Staleness: lookingFloat64{look: look}}
 		sync()
 		charge(e)
 		e.Freeze(time.Time{})
@@ -139,16 +139,16 @@ func TestDebtIsRoundedUp(t *testing.T) {
 		r.Bucket.Cap: 0, 1: 0, 0: 0, -1: 1, -r.Bucket.Unit: 1, -r.Bucket.Unit - 1: 2, -r.Bucket.Cap: 5,
 	} {
 		var l Limiter
-		l.found(r.Bucket, level)
-		if got := l.count.Worst.Load(); got != want || (want > 0) != (l.count.Indebted.Load() == 1) {
+		l.terms.found(r.Bucket, level)
+		if got := l.terms.count.Worst.Load(); got != want || (want > 0) != (l.terms.count.Indebted.Load() == 1) {
 			t.Errorf("level %d is a debt of %d, want %d", level, got, want)
 		}
 	}
 	var l Limiter
 	for _, units := range []int64{1, 3, 2} {
-		l.found(r.Bucket, -units*r.Bucket.Unit)
+		l.terms.found(r.Bucket, -units*r.Bucket.Unit)
 	}
-	if worst, n := l.count.Worst.Load(), l.count.Indebted.Load(); worst != 3 || n != 3 {
+	if worst, n := l.terms.count.Worst.Load(), l.terms.count.Indebted.Load(); worst != 3 || n != 3 {
 		t.Errorf("debts of 1, 3 and 2: largest %d of %d", worst, n)
 	}
 }
@@ -157,7 +157,7 @@ func TestDebtIsRoundedUp(t *testing.T) {
 func charge(e *entry) {
 	e.lock()
 	defer e.unlock()
-	now := e.lim.hub.clock.Now()
+	now := e.of.clock.Now()
 	c := e.conditions(e.plan.Load(), now)
 	e.begin(now)
 	e.account.Charge(&c, 1, now)

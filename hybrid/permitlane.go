@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
+	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
@@ -134,7 +135,7 @@ func (p *permitLane) take(h *Hub, may bool) (m permits.Message, keys []*permitEn
 		}
 		m.Ops = append(m.Ops, op)
 		e.shard.mu.Unlock()
-		e.lim.base.count.Ops.Add(1)
+		e.lim.base.terms.count.Ops.Add(1)
 		names = append(names, h.names.Held(e.tag, e.lim.base.cfg.Name, e.key))
 	}
 	p.flight++
@@ -145,7 +146,7 @@ func (p *permitLane) take(h *Hub, may bool) (m permits.Message, keys []*permitEn
 // delay plans the next attempt after one that failed.
 func (p *permitLane) delay(now int64) {
 	p.pause = min(max(2*p.pause, shortPause), longPause)
-	p.after = now + p.members.hub.jitter(p.pause)
+	p.after = now + clock.Jitter(p.pause)
 }
 
 // lost notes that a message had no answer.

@@ -92,7 +92,7 @@ func TestNoBudgetBesideAQuestion(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		e := l.store.get("k")
+		e := l.terms.store.get("k")
 		loads := func() bool {
 			e.lock()
 			ev := e.event()

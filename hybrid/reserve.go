@@ -95,7 +95,7 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 		l.logDenial(key, nil, n, &res)
 		return res, back, nil
 	}
-	at, err := l.place(key)
+	at, err := l.terms.place(key)
 	if err != nil {
 		return res, back, err
 	}
@@ -126,7 +126,7 @@ func (l *Limiter) bookAt(ctx context.Context, key string, at place, res hybridli
 		}
 		back.kept = e != nil
 		if v.Source != hybridlimit.SourceUnknown {
-			return l.answer(key, l.fill(res, at.plan, v, n), n), back, nil
+			return l.answer(key, l.terms.fill(res, at.plan, v, n), n), back, nil
 		}
 	}
 	inHand := back // the results of this function change when the caller leaves, and the booking goes on
@@ -163,7 +163,7 @@ func (l *Limiter) bookInRedis(
 	}
 	back.op = at.plan.Cancel(ans, now)
 	back.taken.At, back.taken.Direct = back.op.RefundAt, back.op.Refund > 0
-	res = l.fill(res, at.plan, said(at.plan, ans, n), n)
+	res = l.terms.fill(res, at.plan, said(at.plan, ans, n), n)
 	res.ResetAfter = time.Duration(at.plan.Reset(ans)) * time.Microsecond
 	return l.answer(key, res, n), back, nil
 }
@@ -176,7 +176,7 @@ func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back booked
 	if _, ok := l.uncounted(0); ok && back.op.Refund == 0 {
 		return nil
 	}
-	at, err := l.place(key)
+	at, err := l.terms.place(key)
 	if err != nil || account.Static(at.plan.Limit) {
 		return err
 	}
@@ -198,7 +198,7 @@ func (l *Limiter) takeBack(ctx context.Context, key string, at place, n int64, b
 // admitted or given back, w waits for the next answer. twice reports whether w needs the answer after that too, because
 // a sync without these units is in flight.
 func (l *Limiter) inHand(key string, at place, n int64, back *booked) (e *entry, v account.Verdict, w *account.Waiter, twice bool, err error) {
-	e, _, err = l.lockAt(key, at)
+	e, _, err = l.terms.lockAt(key, at)
 	if e == nil || err != nil {
 		return nil, account.Verdict{}, nil, false, err
 	}
@@ -245,7 +245,7 @@ func (l *Limiter) settled(ctx context.Context, e *entry, w *account.Waiter, twic
 
 // moment returns a time in the form of algo.Op.RefundAt: the number of the window, or µs of Redis time; 0: not known.
 func (e *entry) moment(c *account.Conditions, at int64) int64 {
-	at = max(0, e.lim.hub.clocks.redis(e.tag(), at))
+	at = max(0, e.of.clocks.redis(e.tag(), at))
 	if c.Window.Period > 0 {
 		return c.Window.Number(at)
 	}
@@ -281,7 +281,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 	if res, ok := l.uncounted(0); ok {
 		return res, nil
 	}
-	at, err := l.place(key)
+	at, err := l.terms.place(key)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
@@ -300,7 +300,7 @@ func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64
 	var e *entry
 	if !l.control.Exactly(at.plan) {
 		var err error
-		if e, _, err = l.lockAt(key, at); err != nil {
+		if e, _, err = l.terms.lockAt(key, at); err != nil {
 			return hybridlimit.Result{}, err
 		}
 	}
@@ -315,11 +315,11 @@ func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64
 		}
 	}
 	next, books := e.account.Refund(&ev.conditions, n, taken, soon)
-	l.count.Book(books)
+	l.terms.count.Book(books)
 	v := ev.end(account.Verdict{Sync: next})
 	res := hybridlimit.Result{Allowed: true, Limit: at.plan.Burst, Policy: l.cfg.Name}
 	res.Source, res.Remaining = hybridlimit.SourceCredit, remaining(v)
-	res.ResetAfter = l.resetAfter(at.plan, v.Left, v.Ends)
+	res.ResetAfter = l.terms.resetAfter(at.plan, v.Left, v.Ends)
 	return res, nil
 }
 
@@ -330,8 +330,8 @@ func (l *Limiter) refundNow(ctx context.Context, key string, at place, op algo.O
 		return hybridlimit.Result{}, errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 	}
 	l.accept(key)
-	l.count.Returned.Add(op.Refund)
-	l.count.Refunded.Add(op.Refund)
+	l.terms.count.Returned.Add(op.Refund)
+	l.terms.count.Refunded.Add(op.Refund)
 	return hybridlimit.Result{
 		Allowed: true, Limit: at.plan.Burst, Policy: l.cfg.Name, Source: hybridlimit.SourceRedis,
 		Remaining:  at.plan.Units(ans.Level),
@@ -346,22 +346,22 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := l.check(key, 1); err != nil {
 		return err
 	}
-	at, err := l.place(key)
+	at, err := l.terms.place(key)
 	if err != nil || account.Static(at.plan.Limit) {
 		return err
 	}
 	if _, _, ok := l.askWithin(ctx, at, algo.Op{Reset: true}, l.patience()); !ok {
 		return errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 	}
-	if l.store.lookup(key) == nil {
+	if l.terms.store.lookup(key) == nil {
 		return nil
 	}
-	e, _, err := l.lockAt(key, at)
+	e, _, err := l.terms.lockAt(key, at)
 	if e == nil || err != nil {
 		return err
 	}
 	ev := e.event()
-	l.count.Book(e.account.Forget())
+	l.terms.count.Book(e.account.Forget())
 	ev.end(account.Verdict{})
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
+	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -114,7 +115,7 @@ func (r *resync) run() {
 		if len(r.work) == 0 && r.rest() {
 			return
 		}
-		timer.Reset(time.Duration(r.hub.jitter(int64(resyncTick))))
+		timer.Reset(time.Duration(clock.Jitter(int64(resyncTick))))
 	}
 }
 
@@ -205,18 +206,4 @@ func (h *Hub) suspect() {
 			}
 		})
 	}
-}
-
-// tells reports whether the entry's view may be news to Redis.
-func (e *entry) tells(lost int64) bool {
-	e.lock()
-	defer e.unlock()
-	return !e.dead() && e.account.Tells(e.plan.Load().Bucket, lost)
-}
-
-// again marks the view for the next sync if it is not newer than a loss, and reports whether it did.
-func (e *entry) again(lost int64) bool {
-	e.lock()
-	defer e.unlock()
-	return !e.dead() && e.account.Resync(e.plan.Load().Bucket, lost)
 }

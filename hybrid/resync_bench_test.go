@@ -24,8 +24,8 @@ func BenchmarkResyncPlan(b *testing.B) {
 	}
 	for i := range 100_000 {
 		key := fmt.Sprint("k", i)
-		at, _ := l.place(key)
-		e := newEntry(l, key)
+		at, _ := l.terms.place(key)
+		e := newEntry(&l.terms, key)
 		e.node.Tag = uint16(at.tag)
 		e.plan.Store(at.plan)
 		charge(e)
@@ -33,7 +33,7 @@ func BenchmarkResyncPlan(b *testing.B) {
 		var a ratesync.Answer
 		a.Born = 1
 		e.Settle(a)
-		l.store.add(e, 0)
+		l.terms.store.add(e, 0)
 	}
 	all := map[int]bool{}
 	for tag := range h.cfg.Tags {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
-	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -193,23 +192,6 @@ func again[E any](lines [][]E, finished func(E) bool) [][]E {
 	return left
 }
 
-// paysOff queues the entry's sync if there is something to pay or to return. It reports whether the entry is finished.
-func (e *entry) paysOff() bool {
-	if e.mu.Lock(); e.owesNothing() {
-		e.mu.Unlock()
-		return true
-	}
-	e.mu.Unlock()
-	switch _, open, onItsWay := e.unsettled(); {
-	case open > 0:
-		e.sync(account.SyncNow)
-		return false
-	case onItsWay:
-		return e.lim.alone(e.tag())
-	}
-	return true
-}
-
 // Close stops decisions at once and waits for all goroutines. It pays no units:
 // units that are owed and not yet sent are lost and counted. It is idempotent.
 func (h *Hub) Close() error {
@@ -239,7 +221,7 @@ func (h *Hub) Close() error {
 // Settle or Drop counts them.
 func (l *Limiter) writeOff() {
 	now := l.hub.clock.Now()
-	l.store.each(func(e *entry) {
+	l.terms.store.each(func(e *entry) {
 		e.mu.Lock()
 		if e.dead() || e.dieEmpty() {
 			e.mu.Unlock()
@@ -249,19 +231,7 @@ func (l *Limiter) writeOff() {
 		defer e.unlock()
 		e.begin(now)
 		e.die()
-		l.count.Book(e.account.Forget())
+		l.terms.count.Book(e.account.Forget())
 	})
 	l.endDenials()
-}
-
-// unsettled returns two sums of the units that Redis has not acknowledged: admitted less given back (owed), and admitted plus given
-// back (open). While Redis is asked, open has the leased units that Redis takes back. It also reports whether a sync is in flight.
-func (e *entry) unsettled() (owed, open int64, onItsWay bool) {
-	e.lock()
-	defer e.unlock()
-	e.begin(e.lim.hub.clock.Now())
-	if open = e.account.Open(); !e.lim.alone(e.tag()) {
-		open += e.account.MustReturn()
-	}
-	return e.account.Owed(), open, e.account.OnItsWay()
 }

@@ -108,7 +108,7 @@ func TestKeysWithoutDebts(t *testing.T) {
 				if rng.IntN(20) == 0 {
 					time.Sleep(time.Duration(rng.Int64N(int64(100 * time.Millisecond))))
 				}
-				e := l.store.peek(key)
+				e := l.terms.store.peek(key)
 				e.mu.Lock()
 				passes := e.owesNothing()
 				e.mu.Unlock()

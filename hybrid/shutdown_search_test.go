@@ -28,11 +28,11 @@ func owingHub(tb testing.TB, h *Hub, limiters, keys, owing int) {
 		}
 		for k := range keys {
 			key := fmt.Sprint("k", k)
-			at, err := l.place(key)
+			at, err := l.terms.place(key)
 			if err != nil {
 				tb.Fatal(err)
 			}
-			e := newEntry(l, key)
+			e := newEntry(&l.terms, key)
 			e.node.Tag = uint16(at.tag)
 			e.plan.Store(at.plan)
 			charge(e)
@@ -40,7 +40,7 @@ func owingHub(tb testing.TB, h *Hub, limiters, keys, owing int) {
 				e.Freeze(time.Time{})
 				e.Settle(ratesync.Answer{})
 			}
-			l.store.add(e, 0)
+			l.terms.store.add(e, 0)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.
 	if given != nil && l.control.Exactly(given) || given == nil && l.control.Exactly(l.control.Plan()) {
 		return l.exact(ctx, key, n, given)
 	}
-	e, r, res, err := l.lockBy(key, given, nil)
+	e, r, res, err := l.terms.lockBy(key, given, nil)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
@@ -38,7 +38,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	return l.answerUnder(r, key, l.fill(res, r, v, n), n), nil
+	return l.answerUnder(r, key, l.terms.fill(res, r, v, n), n), nil
 }
 
 // decide decides a call for n units under r. It unlocks the entry.
@@ -82,152 +82,10 @@ func (l *Limiter) sendsItself(ctx context.Context) bool {
 	return rtt > 0 && 4*rtt <= patience && !l.control.Mute()
 }
 
-// event is one event of a locked entry, from event to end.
-type event struct {
-	e          *entry
-	conditions account.Conditions
-	epoch      uint64
-	now        int64 // ns
-}
-
-// event begins an event. Call it with the entry locked.
-func (e *entry) event() (ev event) {
-	ev.e = e
-	ev.epoch, ev.now = e.lim.hub.clock.Stamp()
-	e.setConditions(&ev.conditions, e.plan.Load(), ev.now)
-	e.begin(ev.now)
-	return ev
-}
-
-// end ends the event, unlocks the entry, and queues the sync that the verdict asks for. It adds to the verdict the
-// fields that the account cannot know.
-func (ev *event) end(v account.Verdict) account.Verdict {
-	e := ev.e
-	e.end(&ev.conditions, ev.epoch, ev.now)
-	e.describe(&v, &ev.conditions, ev.now)
-	e.unlock()
-	e.sync(v.Sync)
-	return v
-}
-
-// describe adds the units left and the end of the window to a verdict. Call it under e.mu.
-func (e *entry) describe(v *account.Verdict, c *account.Conditions, now int64) {
-	v.Left, v.Barred, v.Ends = e.account.Remaining(c, now), e.account.Barred(c, now), e.windowEnd(c, now)
-}
-
-// remaining returns Result.Remaining of a verdict.
-func remaining(v account.Verdict) int64 { return max(0, v.Left-v.Barred) }
-
 // never returns the denial of a cost that the burst can never hold.
 func never(res hybridlimit.Result) hybridlimit.Result {
 	res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
 	return res
-}
-
-// fill completes the Result of a call for n units. To a caller that is denied, fewer than n units are left: by the view there may be
-// more, but those are in the hands of other processes, or it is their turn to ask.
-func (l *Limiter) fill(res hybridlimit.Result, r *account.Plan, v account.Verdict, n int64) hybridlimit.Result {
-	res.Source = v.Source
-	res.Remaining = remaining(v)
-	if v.Action == account.Admit {
-		res.Allowed, res.Granted, res.Delay = true, n, time.Duration(v.Delay)
-	} else {
-		res.RetryAfter = max(time.Microsecond, time.Duration(v.Retry))
-		res.Remaining, v.Left = min(res.Remaining, n-1), min(v.Left, n-1)
-	}
-	res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
-	return res
-}
-
-// lock returns the locked entry of the key, and makes it if necessary. The entry gets the limit of the call, or else
-// the key's own. lock returns nil when memory is full of keys that owe.
-func (l *Limiter) lock(key string, given *account.Plan) (*entry, hybridlimit.Result, error) {
-	e, _, res, err := l.lockBy(key, given, nil)
-	return e, res, err
-}
-
-// lockAt is lock for a key whose place is known. It runs no callback of the user.
-func (l *Limiter) lockAt(key string, at place) (*entry, hybridlimit.Result, error) {
-	e, _, res, err := l.lockBy(key, at.plan, &at)
-	return e, res, err
-}
-
-// lockBy implements lock and lockAt. known is the place of the key, or nil. lockBy also returns the plan under which the
-// call is decided. This is the entry's plan, except for a limit that counts nothing. An entry never adopts such a
-// limit: its owed units must be paid under the limit by which they were counted.
-func (l *Limiter) lockBy(key string, given *account.Plan, known *place) (*entry, *account.Plan, hybridlimit.Result, error) {
-	res := hybridlimit.Result{Policy: l.cfg.Name}
-	var again renewal
-	for {
-		var at place // with the answer of LimitFor, if there is a new one
-		if known != nil {
-			at = *known
-		}
-		e := l.store.lookup(key)
-		if e == nil {
-			var err error
-			if known == nil {
-				at, err = l.placeUnder(key, given)
-			}
-			if err != nil {
-				return nil, nil, res, err
-			}
-			made := newEntry(l, key)
-			made.node.Tag = uint16(at.tag)
-			made.plan.Store(at.plan)
-			now := l.hub.clock.Now()
-			var owing []*entry
-			e, owing = l.store.add(made, now)
-			for _, o := range owing {
-				o.sync(account.SyncNow) // they must pay before they can be evicted
-			}
-			switch {
-			case e == nil:
-				return nil, nil, res, nil
-			case e != made && known == nil: // the key has come in meanwhile, with another answer
-				at = place{}
-			}
-		}
-		want := given
-		if want == nil && l.control.RevertsToOwn(e.plan.Load()) {
-			var err error
-			if at, err = l.place(key); err != nil {
-				return nil, nil, res, err
-			}
-			want = at.plan
-		}
-		e.lock()
-		switch {
-		case l.control.Closed.Load(): // checked under the lock: see writeOff
-			e.unlock()
-			return nil, nil, res, hybridlimit.ErrClosed
-		case e.dead():
-			e.unlock()
-		case want == nil && !at.from.Asked && l.renews(e, key, &again): // the entry is not locked any more
-		default:
-			return e, l.settleOn(e, want, at, &again), res, nil
-		}
-	}
-}
-
-// settleOn returns the plan under which a call is decided, and gives it to the entry if it counts. want is the plan of
-// the call, or nil. Call it under e.mu.
-func (l *Limiter) settleOn(e *entry, want *account.Plan, at place, again *renewal) *account.Plan {
-	switch {
-	case at.from.Asked:
-		want = e.own(at, l.hub.clock.Now())
-	case again.answers(e):
-		want = e.own(again.at, l.hub.clock.Now())
-	case want == nil && l.control.Outdated(e.plan.Load()):
-		want = l.control.PlanOf(e.name)
-	}
-	switch {
-	case want == nil:
-		return e.standing()
-	case !account.Static(want.Limit):
-		e.adapt(want, l.hub.clock.Now())
-	}
-	return want
 }
 
 // wait waits for Redis until most after began. It ends early when ctx ends or the limiter closes. If this process got no core at

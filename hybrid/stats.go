@@ -7,7 +7,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
-	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
 // drain takes back the budgets of all keys, so that the decisions made from them are counted.
@@ -15,7 +14,7 @@ func (l *Limiter) drain() {
 	if l.flight != nil {
 		l.flight.flush()
 	}
-	l.store.sweep(func(e *entry) {
+	l.terms.store.sweep(func(e *entry) {
 		if e.word.Load() != 0 {
 			e.lock()
 			e.begin(l.hub.clock.Now())
@@ -27,25 +26,11 @@ func (l *Limiter) drain() {
 // decisions returns the number of decisions so far.
 func (l *Limiter) decisions() (total int64) {
 	l.drain()
-	allowed, denied, _ := l.count.Tally()
+	allowed, denied, _ := l.terms.count.Tally()
 	for src := range hybridlimit.NumSources {
 		total += allowed[src] + denied[src]
 	}
 	return total
-}
-
-// found records the debt in the answer to an op. It rounds up, so that no debt is overlooked and a bound in whole
-// units still holds. Call it without e.mu: it calls an instrument of the user.
-func (l *Limiter) found(b algo.Bucket, level int64) {
-	var debt int64
-	if level < 0 {
-		debt = (b.Unit - 1 - level) / b.Unit
-		l.count.Indebted.Add(1)
-		for was := l.count.Worst.Load(); debt > was && !l.count.Worst.CompareAndSwap(was, debt); {
-			was = l.count.Worst.Load()
-		}
-	}
-	l.hist.Overshot(debt)
 }
 
 // Stats counts the work of a limiter since it was made. Redis has debited Paid + Granted - Refunded for it. At any
@@ -125,10 +110,10 @@ func ratio(of, to int64) float64 {
 func (l *Limiter) Stats() Stats {
 	s := Stats{
 		Allowed: map[hybridlimit.Source]int64{}, Denied: map[hybridlimit.Source]int64{},
-		Evicted: l.store.evicted.Load(), Refused: l.store.refused.Load(),
-		Fleet: l.fleet.Size(), Breaker: l.hub.worst(), Credit: l.creditNow(), Switch: Switch(l.control.Switch()),
+		Evicted: l.terms.store.evicted.Load(), Refused: l.terms.store.refused.Load(),
+		Fleet: l.fleet.Size(), Breaker: l.hub.worst(), Credit: l.terms.creditNow(), Switch: Switch(l.control.Switch()),
 	}
-	l.store.each(func(e *entry) {
+	l.terms.store.each(func(e *entry) {
 		s.Keys++
 		owed, _, _ := e.unsettled()
 		e.lock()
@@ -136,7 +121,7 @@ func (l *Limiter) Stats() Stats {
 		e.unlock()
 		s.Owed += owed
 	})
-	c := &l.count
+	c := &l.terms.count
 	allowed, denied, admitted := c.Tally()
 	for src := range hybridlimit.NumSources {
 		if n := allowed[src]; n > 0 {
@@ -154,32 +139,6 @@ func (l *Limiter) Stats() Stats {
 	s.Resynced, s.Ops, s.InvalidLimits = c.Resynced.Load(), c.Ops.Load(), c.BadLimits.Load()
 	s.Overshoot, s.Overshoots = c.Worst.Load(), c.Indebted.Load()
 	return s
-}
-
-// books returns the units that all keys owe, minus units given back, and the units in hand. Both are as of the time
-// at which each budget was last taken back. It locks a compact entry without expanding it: 100 000 keys take some ms.
-func (l *Limiter) books() (owed, held int64) {
-	now := l.hub.clock.Now()
-	l.store.sweep(func(e *entry) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.whole == nil {
-			owed += e.compact.Owed()
-			held += e.compact.Held(now)
-			return
-		}
-		owed += e.account.Owed()
-		held += e.account.Leased()
-	})
-	return owed, held
-}
-
-// creditNow returns C of the limiter's own limit; 0 while N is not known.
-func (l *Limiter) creditNow() int64 {
-	if !l.fleet.Known(l.hub.clock.Now()) {
-		return 0
-	}
-	return l.credit(l.control.Plan(), l.fleet.Accounts())
 }
 
 // HubStats counts the traffic of a hub.

@@ -153,16 +153,6 @@ func (m *family) settleLater() {
 	})
 }
 
-// quiet is Freeze while Redis must not be asked. The fallback answers waiting calls. The pause does not count as time in
-// which Redis owes an answer.
-func (e *entry) quiet() {
-	e.lock()
-	defer e.unlock()
-	if !e.dead() {
-		e.account.Unstick()
-	}
-}
-
 // switched returns the answer if a switch decides.
 func (l *Limiter) switched(n int64) (res hybridlimit.Result, ok bool) {
 	if res, ok = l.control.Switched(n); ok {
@@ -174,7 +164,7 @@ func (l *Limiter) switched(n int64) (res hybridlimit.Result, ok bool) {
 // decidedBySwitch is switched, and counts the decision. It counts no units, because no limit has admitted them.
 func (l *Limiter) decidedBySwitch(n int64) (res hybridlimit.Result, ok bool) {
 	if res, ok = l.switched(n); ok {
-		l.count.Decided(res.Source, res.Allowed, n)
+		l.terms.count.Decided(res.Source, res.Allowed, n)
 	}
 	return res, ok
 }
@@ -186,6 +176,3 @@ func (l *Limiter) uncounted(n int64) (res hybridlimit.Result, ok bool) {
 	}
 	return l.switched(n)
 }
-
-// alone reports whether decisions on a tag must do without Redis, because it does not answer or must not be asked.
-func (l *Limiter) alone(tag int) bool { return l.control.LocalOnly() || l.hub.broken(tag) }

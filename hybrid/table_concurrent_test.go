@@ -48,7 +48,7 @@ func TestStoreWhileItChanges(t *testing.T) {
 			rng := rand.New(rand.NewPCG(3, uint64(g)))
 			for range 5_000 {
 				i := 20 + rng.IntN(keys-20)
-				e := newEntry(made[i].lim, made[i].name)
+				e := newEntry(made[i].of, made[i].name)
 				if got, _ := s.add(e, 0); got == nil || got.name != e.name {
 					t.Errorf("added %q, got %v", e.name, got)
 				}

@@ -7,23 +7,16 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
-	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// hubOnly is a limiter with only the fields that an eviction needs.
-var hubOnly = func() *Limiter {
-	br, err := circuit.New(breaker.Config{})
-	if err != nil {
-		panic(err)
-	}
-	l := &Limiter{control: &control.View{Control: new(control.Control)}, family: &family{hub: &Hub{engine: ratesync.New(ratesync.Config{Names: lua.Names{Tags: 1}}), breakers: []*circuit.Breaker{br}}}}
-	l.views = []*Limiter{l}
-	return l
-}()
+// hubOnly is terms with only the fields that an eviction needs.
+var hubOnly = &terms{
+	engine: ratesync.New(ratesync.Config{Names: lua.Names{Tags: 1}}), control: &control.View{Control: new(control.Control)},
+	broken: func(int) bool { return false },
+}
 
 // TestTableIsAMap checks that a table does the same as a map, however full it is, and with hashes that collide. An entry that
 // is removed refers to no other one.

@@ -18,8 +18,8 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if e := l.store.get(key); e != nil {
-		if r := e.plan.Load(); r.Limit == limit && r.From == account.FromCall && l.common(e, r, n, &res) {
+	if e := l.terms.store.get(key); e != nil {
+		if r := e.plan.Load(); r.Limit == limit && r.From == account.FromCall && l.terms.common(e, r, n, &res) {
 			return res, nil
 		}
 	}
@@ -72,7 +72,7 @@ func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.
 		return res, err
 	}
 	if took, v = l.takeAtMost(key, n-1); took > 0 {
-		l.count.Admitted.Add(took)
+		l.terms.count.Admitted.Add(took)
 		res.Delay = max(res.Delay, time.Duration(v.Delay)-slotTime(l.control.Plan())) // all are served together
 	}
 	res.Granted += took
@@ -88,7 +88,7 @@ func (l *Limiter) theRest(ctx context.Context, key string, n int64, res hybridli
 	if rest < 1 || l.control.Shadow.Load() {
 		return res
 	}
-	e, r, _, err := l.lockBy(key, nil, nil)
+	e, r, _, err := l.terms.lockBy(key, nil, nil)
 	if e == nil || err != nil {
 		return res
 	}
@@ -101,10 +101,10 @@ func (l *Limiter) theRest(ctx context.Context, key string, n int64, res hybridli
 		return res
 	}
 	if v.Action == account.Admit {
-		l.count.Admitted.Add(rest)
+		l.terms.count.Admitted.Add(rest)
 		res.Granted += rest
 	}
-	res.Remaining, res.ResetAfter = remaining(v), l.resetAfter(r, v.Left, v.Ends)
+	res.Remaining, res.ResetAfter = remaining(v), l.terms.resetAfter(r, v.Left, v.Ends)
 	return res
 }
 
@@ -113,22 +113,22 @@ func (l *Limiter) more(key string, took int64, v account.Verdict) hybridlimit.Re
 	res := hybridlimit.Result{
 		Allowed: true, Granted: took, Source: v.Source, Delay: time.Duration(v.Delay), Policy: l.cfg.Name,
 	}
-	if e := l.store.lookup(key); e != nil {
+	if e := l.terms.store.lookup(key); e != nil {
 		r := e.plan.Load()
 		res.Limit = r.Burst
 		left := min(e.left(r)+account.UnitsOf(e.word.Load()), r.Burst)
 		res.Remaining = max(0, left)
-		res.ResetAfter = l.resetAfter(r, left, e.ends.Load())
+		res.ResetAfter = l.terms.resetAfter(r, left, e.ends.Load())
 	}
 	return l.answer(key, res, took)
 }
 
 // takeAtMost takes up to n units in hand, of a key in memory: leased units, or else the credit that is left.
 func (l *Limiter) takeAtMost(key string, n int64) (took int64, v account.Verdict) {
-	if r := l.control.Plan(); l.control.Exactly(r) || l.store.get(key) == nil && !r.Bucket.Queue {
+	if r := l.control.Plan(); l.control.Exactly(r) || l.terms.store.get(key) == nil && !r.Bucket.Queue {
 		return 0, v
 	}
-	e, _, err := l.lock(key, nil)
+	e, _, err := l.terms.lock(key, nil)
 	if e == nil || err != nil {
 		return 0, v
 	}
@@ -151,12 +151,12 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 		res.Granted = 0
 		return res, err
 	}
-	if !l.control.Exactly(l.control.Plan()) && l.store.get(key) != nil {
+	if !l.control.Exactly(l.control.Plan()) && l.terms.store.get(key) != nil {
 		if res, known, err := l.peekHere(key); known || err != nil {
 			return res, err
 		}
 	}
-	at, err := l.place(key)
+	at, err := l.terms.place(key)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
@@ -175,7 +175,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 
 // peekHere is Peek from memory. known is false if there is no view.
 func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err error) {
-	e, res, err := l.lock(key, nil)
+	e, res, err := l.terms.lock(key, nil)
 	if e == nil || err != nil {
 		return res, false, err
 	}
@@ -191,7 +191,7 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 	if !res.Allowed {
 		res.RetryAfter, res.Remaining, v.Left = max(time.Microsecond, time.Duration(f.Until)), 0, min(v.Left, 0)
 	}
-	res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
+	res.ResetAfter = l.terms.resetAfter(r, v.Left, v.Ends)
 	return res, true, nil
 }
 
@@ -213,7 +213,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	var res hybridlimit.Result
 	var err error
 	if !l.control.Exactly(l.control.Plan()) {
-		if e, res, err = l.lock(key, nil); err != nil {
+		if e, res, err = l.terms.lock(key, nil); err != nil {
 			return hybridlimit.Result{}, err
 		}
 	}
@@ -230,9 +230,9 @@ func (l *Limiter) chargeLater(e *entry, res hybridlimit.Result, n int64) hybridl
 	ev := e.event()
 	v, counted := e.account.Charge(&ev.conditions, n, ev.now)
 	v = ev.end(v)
-	l.count.Admitted.Add(counted)
+	l.terms.count.Admitted.Add(counted)
 	res.Remaining = remaining(v)
-	res.ResetAfter = l.resetAfter(r, v.Left, v.Ends)
+	res.ResetAfter = l.terms.resetAfter(r, v.Left, v.Ends)
 	return res
 }
 
@@ -240,12 +240,12 @@ func (l *Limiter) chargeLater(e *entry, res hybridlimit.Result, n int64) hybridl
 // once. If Redis does not answer it, the charge is lost, and the error reports it. While Redis is known to be away, a
 // charge is owed.
 func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	at, err := l.place(key)
+	at, err := l.terms.place(key)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if l.alone(at.tag) {
-		if e, res, err := l.lockAt(key, at); e != nil || err != nil {
+	if l.terms.alone(at.tag) {
+		if e, res, err := l.terms.lockAt(key, at); e != nil || err != nil {
 			if err != nil {
 				return hybridlimit.Result{}, err
 			}
@@ -256,12 +256,12 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	counted := min(n, account.MaxCharge)
 	sent := l.hub.clock.Now()
 	ans, _, ok := l.askNow(ctx, at, algo.Op{Owed: counted})
-	l.count.Admitted.Add(counted)
+	l.terms.count.Admitted.Add(counted)
 	if !ok {
-		l.count.Dropped.Add(counted)
+		l.terms.count.Dropped.Add(counted)
 		return l.unanswered(ctx, res)
 	}
-	l.count.Acked.Add(counted)
+	l.terms.count.Acked.Add(counted)
 	if at.plan.Units(ans.Level) < 1 { // this refusal lasts longer than an earlier one
 		l.refuse(key, at, 1, ans, sent, l.hub.clock.Now())
 	}
@@ -276,7 +276,7 @@ func (l *Limiter) uncountedKey(key string, n int64) (res hybridlimit.Result, ok 
 	if !l.control.Keyed() && !account.Static(l.control.Plan().Limit) && !l.control.Canary() {
 		return res, false, nil
 	}
-	at, err := l.place(key)
+	at, err := l.terms.place(key)
 	if err != nil {
 		return res, false, err
 	}

@@ -74,32 +74,10 @@ func (h *Hub) returnWanted(marks map[string]bool) {
 		return
 	}
 	for _, l := range h.views() {
-		l.store.sweep(func(e *entry) {
+		l.terms.store.sweep(func(e *entry) {
 			if e.plan.Load().Window.Period > 0 && e.holds() && marks[h.names.Digest(l.cfg.Name, e.name)] {
 				e.wantedElsewhere()
 			}
 		})
 	}
-}
-
-// holds reports whether the entry may hold leased units of a window. An entry with such a lease is never compact.
-func (e *entry) holds() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.whole != nil && e.account.Leased() > 0
-}
-
-// wantedElsewhere notes that another process was refused units of the key.
-func (e *entry) wantedElsewhere() {
-	e.lock()
-	defer e.unlock()
-	if e.dead() {
-		return
-	}
-	epoch, now := e.lim.hub.clock.Stamp()
-	c := e.conditions(e.plan.Load(), now)
-	e.begin(now)
-	e.account.Want(&c, now)
-	e.end(&c, epoch, now)
-	e.lookAgain(&c, now)
 }

@@ -73,7 +73,7 @@ func TestWhatEndsCredit(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				e := l.store.get("k")
+				e := l.terms.store.get("k")
 				good := func() bool {
 					synctest.Wait()
 					w := e.word.Load()
@@ -136,7 +136,7 @@ func TestADenialSaysThatUnitsAreUsed(t *testing.T) {
 			if _, err := l.Allow(t.Context(), "k"); err != nil {
 				t.Fatal(err)
 			}
-			e := l.store.get("k")
+			e := l.terms.store.get("k")
 			p := e.plan.Load()
 			for _, n := range []int64{1, 7, p.Burst} {
 				check := func(path string, got hybridlimit.Result) {
@@ -145,13 +145,13 @@ func TestADenialSaysThatUnitsAreUsed(t *testing.T) {
 					}
 				}
 				v := account.Verdict{Action: account.Deny, Left: p.Burst, Barred: p.Burst}
-				check("slow", l.fill(hybridlimit.Result{}, p, v, n))
+				check("slow", l.terms.fill(hybridlimit.Result{}, p, v, n))
 				e.mu.Lock()
 				e.estimate(p, p.Burst)
 				e.word.Store(account.Budget{Kind: account.DenyBudget}.Pack(l.clock.Epoch() + 5))
 				e.mu.Unlock()
 				var fast hybridlimit.Result
-				if !l.common(e, p, n, &fast) {
+				if !l.terms.common(e, p, n, &fast) {
 					t.Fatalf("%v, %d units: the word does not decide", limit.Algorithm, n)
 				}
 				check("fast", fast)

@@ -2,6 +2,7 @@ package clock
 
 import (
 	"math"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -226,3 +227,6 @@ func (c *Clock) Close() {
 	c.rest()
 	c.Void()
 }
+
+// Jitter returns a random time from ½ d to 1½ d.
+func Jitter(d int64) int64 { return d/2 + rand.Int64N(d) }
