@@ -232,7 +232,7 @@ func (p *part) endSpare(admitted bool) {
 	l, took := p.Limiter, p.v.Action == account.Admit
 	if !took || admitted {
 		l.terms.countOverflow(p.N, took)
-	} else if f := l.terms.share(p.plan, l.fleet.Size()); f.Counts() {
+	} else if f := l.terms.share(p.plan, l.party.Size()); f.Counts() {
 		l.terms.shares.Put(p.Key, f.Size, p.N, l.hub.clock.Now())
 	}
 }

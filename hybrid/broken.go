@@ -53,7 +53,7 @@ func (h *Hub) refusing(tag int, refusing bool, err error) {
 // record of the old identity expires in Redis.
 func (h *Hub) renamed(tag int) {
 	name := newIdentity()
-	h.beatsAs.Store(&name)
+	h.heart.Rename(name)
 	h.log.Event(tell.MsgRenamed, slog.Int("tag", tag))
 }
 

@@ -185,7 +185,7 @@ func (l *ConcurrencyLimiter) acquire(ctx context.Context, key string, n int64) (
 		l.retune(key, most, own)
 		return l.decide(nil, hybridlimit.Result{Limit: most, RetryAfter: hybridlimit.Never, Source: hybridlimit.SourceStatic}, n)
 	}
-	b.hub.heart.pace.event(0)
+	b.hub.heart.Pace.Event(0)
 	e, err := l.entry(key)
 	if err != nil {
 		return hybridlimit.Permit{}, hybridlimit.Result{}, err
@@ -371,7 +371,7 @@ func (l *ConcurrencyLimiter) Reset(ctx context.Context, key string) error {
 	if err != nil || most == 0 || most == unlimited {
 		return err
 	}
-	b.hub.heart.pace.event(0)
+	b.hub.heart.Pace.Event(0)
 	e, err := l.entry(key)
 	if err != nil {
 		return err

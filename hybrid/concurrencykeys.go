@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
+
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -190,7 +192,7 @@ func (l *ConcurrencyLimiter) conditions(e *permitEntry, now int64) permits.Condi
 	b := l.base
 	st := b.hub.permits.standing.Load()
 	c := permits.Conditions{
-		Standing: st.Standing, Joins: st.joins, Limit: min(e.limit, permits.MaxLimit), Procs: b.fleet.Size(), Period: int64(pulseEvery), Exact: l.exact,
+		Standing: st.Standing, Joins: st.joins, Limit: min(e.limit, permits.MaxLimit), Procs: b.party.Size(), Period: int64(member.PulseEvery), Exact: l.exact,
 		Away: b.terms.alone(e.tag), Ends: b.control.Closed.Load(),
 	}
 	c.Exact = c.Exact || c.Ends
@@ -210,7 +212,7 @@ const (
 func (l *ConcurrencyLimiter) sayFloor() {
 	switch h := l.base.hub; {
 	case l.floored.CompareAndSwap(floorDue, floorSaid):
-		h.log.Event(tell.MsgFloor, slog.String("limiter", l.base.cfg.Name), slog.Int64("floor", l.floor), slog.Int64("fleet", l.base.fleet.Size()))
+		h.log.Event(tell.MsgFloor, slog.String("limiter", l.base.cfg.Name), slog.Int64("floor", l.floor), slog.Int64("fleet", l.base.party.Size()))
 	case h.worst() == breaker.Closed && !l.base.control.Mute():
 		l.floored.Store(0)
 	}

@@ -42,7 +42,7 @@ func (t *terms) fromOverflow(key string, at place, r *account.Plan, n int64) acc
 	now := t.clock.Now()
 	v := account.Verdict{Action: account.Deny, Source: hybridlimit.SourceFallback, Retry: int64(t.SyncInterval)}
 	f := t.share(r, t.fleet.Size())
-	f.Ends = t.clocks.windowEnd(at.tag, r.Window.Period, now)
+	f.Ends = t.clocks.WindowEnd(at.tag, r.Window.Period, now)
 	if f.Policy == fallback.PolicyAllowAll {
 		v.Action, v.Retry = account.Admit, 0
 	}

@@ -185,7 +185,7 @@ func (e *entry) left(p *account.Plan) int64 {
 // windowEnd returns the end of the window by Redis's clock. While that clock is not known, it returns the earliest end that the
 // view permits; 0: not known, or no window.
 func (e *entry) windowEnd(c *account.Conditions, now int64) int64 {
-	if end := e.of.clocks.windowEnd(e.tag(), c.Window.Period, now); end > 0 {
+	if end := e.of.clocks.WindowEnd(e.tag(), c.Window.Period, now); end > 0 {
 		return end
 	}
 	return e.account.WindowEnds()
@@ -251,8 +251,8 @@ func (e *entry) Settle(a ratesync.Answer) {
 	p := e.plan.Load()
 	c := e.conditions(p, now)
 	e.begin(now)
-	t.clocks.heard(e.tag(), a.RedisNow, ans.Sent, now)
-	ans.At = t.clocks.at(e.tag(), a.RedisNow, ans.Sent, now)
+	t.clocks.Heard(e.tag(), a.RedisNow, ans.Sent, now)
+	ans.At = t.clocks.At(e.tag(), a.RedisNow, ans.Sent, now)
 	answered, next, books := e.account.Receive(&c, p, &e.waiters, ans, now)
 	t.count.Book(books)
 	e.end(&c, epoch, now)

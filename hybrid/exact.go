@@ -91,7 +91,7 @@ func (l *Limiter) askWithin(ctx context.Context, at place, op algo.Op, wait time
 	if l.control.Mute() || ended(ctx) != nil {
 		return ans, 0, false
 	}
-	l.hub.heart.pace.event(at.plan.Full)
+	l.hub.heart.Pace.Event(at.plan.Full)
 	call, ok := l.hub.breaker(at.tag).Begin()
 	if !ok || wait < 0 {
 		if ok {
@@ -132,7 +132,7 @@ func (l *Limiter) askWithin(ctx context.Context, at place, op algo.Op, wait time
 	}
 	ans = reply.Answers[0]
 	l.terms.count.Debited.Add(ans.Granted)
-	l.hub.clocks.heard(at.tag, reply.Now, l.hub.clock.At(sent), l.hub.clock.At(sent.Add(took)))
+	l.hub.clocks.Heard(at.tag, reply.Now, l.hub.clock.At(sent), l.hub.clock.At(sent.Add(took)))
 	l.terms.found(at.plan.Bucket, ans.Level)
 	ans = at.plan.Seen(ans)
 	if l.control.Exactly(at.plan) {
@@ -179,7 +179,7 @@ func ended(ctx context.Context) error {
 // long reports whether a call that has waited so long without an answer is evidence against Redis. A MaxWait near the round trip
 // says nothing: it is short, or Redis is far, or this process gets no core.
 func (h *Hub) long(wait time.Duration) bool {
-	return wait-h.engine.Late() >= max(5*time.Millisecond, 4*h.engine.RTT(), 4*time.Duration(h.trip.Load()))
+	return wait-h.engine.Late() >= max(5*time.Millisecond, 4*h.engine.RTT(), 4*time.Duration(h.heart.Trip.Load()))
 }
 
 // blame returns the error for the breaker. If the caller's ctx has ended, or the limiter is closed, a failure is no evidence about

@@ -134,7 +134,7 @@ func (x *explanation) whyNoCredit() string {
 		return "mode strict gives no credit"
 	case !l.terms.givesCredit():
 		return "Overshoot gives no credit"
-	case !l.fleet.Known(x.now):
+	case !l.party.Known(x.now):
 		return "there is no credit while the fleet's size is not known"
 	}
 	return x.l.noCredit(x.plan, x.conditions.N)

@@ -69,7 +69,7 @@ func (h *Hub) SetFleetLimit(ctx context.Context, limiter string, f FleetLimit) e
 	})
 	if err == nil && l != nil {
 		l.control.HearLimit(heard, heard.At)
-		h.heart.news.again.Store(true)
+		h.heart.Again.Store(true)
 	}
 	return err
 }

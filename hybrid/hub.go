@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
+
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
@@ -43,28 +45,23 @@ import (
 type Hub struct {
 	cfg      HubConfig
 	names    lua.Names
-	process  string                 // 128 random bits: a restarted process has a new identity
-	beatsAs  atomic.Pointer[string] // the identity of the heartbeats: see renamed
+	process  string // 128 random bits: a restarted process has a new identity
 	client   redis.UniversalClient
 	runner   *runner.Runner
 	caller   ratesync.Caller // the runner, traced and timed
 	engine   *ratesync.Engine
 	breakers []*circuit.Breaker // one, or one per tag
-	clocks   redisClocks        // one per breaker
+	clocks   member.Clocks      // one per breaker
 	clock    *clock.Clock
 	log      *tell.Log
 	resync   *resync
-	heart    *heartbeat
+	heart    *member.Heart
 	permits  *membership
-	wanted   wanted
 	metrics  *tell.Metrics
 	gone     atomic.Bool   // the client of Redis was closed before the hub
-	trip     atomic.Int64  // ns; the round trip of the last heartbeat, without what this process was late by
 	exacts   atomic.Uint64 // messages outside the engine, without those in beats
-	beats    atomic.Uint64 // heartbeats, and messages about switches, scripts and Inspect
 	failed   atomic.Uint64 // exacts without an answer
 	syncs    tell.SyncTimes
-	watching atomic.Int64 // ns on the hub's clock: until then heartbeats show a loss in time
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -112,9 +109,8 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	h := &Hub{
 		cfg: cfg, names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys},
 		process: newIdentity(), client: rdb, runner: calls,
-		limiters: map[string]*Limiter{}, wanted: newWanted(),
+		limiters: map[string]*Limiter{},
 	}
-	h.beatsAs.Store(&h.process)
 	h.clock = clock.New(h.takeBack)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.log = tell.NewLog(cfg.Logger.With(slog.String("prefix", cfg.Prefix)))
@@ -130,7 +126,6 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	if only != "" {
 		gather = 0 // no other limiter comes
 	}
-	h.heart = newHeartbeat(h, gather)
 	h.engine = ratesync.New(ratesync.Config{
 		Caller: h.caller, Names: h.names, Lanes: len(h.breakers), Process: h.process,
 		Timeout: cfg.SyncTimeout, Breaker: h.breaker, Late: h.clock.Late, Begin: h.clock.Begin, End: h.clock.End,
@@ -142,6 +137,10 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 		OnRefusing: h.refusing, OnRenamed: h.renamed, OnLoss: h.resync.onLoss,
 	})
 	h.permits = newMembership(h)
+	h.heart = member.NewHeart(h.process, gather, member.Env{
+		Context: h.ctx, Clock: h.clock, Log: h.log, Names: h.names, Runner: h.runner, Engine: h.engine, Breaker: h.breaker, Clocks: &h.clocks,
+		Timeout: cfg.SyncTimeout, Permits: h.permits, Limiters: h.parties, Beat: h.beat, Return: h.returnWanted, Suspect: h.suspect,
+	})
 	if err := h.metrics.Register(h.observe); err != nil {
 		h.metrics.Release()
 		return nil, fmt.Errorf("hybrid: HubConfig.MeterProvider: %w", err)
@@ -173,7 +172,7 @@ func (h *Hub) makeBreakers() error {
 		}
 		h.breakers = append(h.breakers, b)
 	}
-	h.clocks.of = make([]redisClock, len(h.breakers))
+	h.clocks.Begin(len(h.breakers))
 	return nil
 }
 
@@ -182,8 +181,8 @@ func (h *Hub) fellBack() tell.FellBack {
 	f := tell.FellBack{Late: h.clock.Late(), SyncTimeout: h.cfg.SyncTimeout}
 	for _, l := range h.all() {
 		f.Limiters = append(f.Limiters, slog.Group(l.cfg.Name,
-			slog.String("fallback", l.control.Fallback().String()), slog.Int64("fleet", l.fleet.Size())))
-		if l.fleet.Beats() < 2 && l.fleet.Hint == 0 {
+			slog.String("fallback", l.control.Fallback().String()), slog.Int64("fleet", l.party.Size())))
+		if l.party.Beats() < 2 && l.party.Hint == 0 {
 			f.Alone = l.cfg.Name
 		}
 	}
@@ -192,7 +191,7 @@ func (h *Hub) fellBack() tell.FellBack {
 
 // watched reports whether heartbeats show within a second and a half that the server of a tag has lost its data. In a
 // cluster they are on one of several servers, so they say nothing about the others.
-func (h *Hub) watched(int) bool { return len(h.breakers) == 1 && h.clock.Now() < h.watching.Load() }
+func (h *Hub) watched(int) bool { return len(h.breakers) == 1 && h.heart.Watches() }
 
 func (h *Hub) breaker(tag int) *circuit.Breaker { return h.breakers[h.server(tag)] }
 
@@ -218,7 +217,7 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 		return nil, err
 	}
 	shared := &family{
-		hub: h, flight: flight, classes: classes.Of(cfg.Classes), release: release, done: make(chan struct{}), ready: make(chan struct{}),
+		hub: h, flight: flight, classes: classes.Of(cfg.Classes), release: release, done: make(chan struct{}), party: member.NewParty(cfg.Name, h.cfg.FleetSize, len(cfg.Classes)+1),
 		bookings: newBookings(),
 	}
 	shares, overflow := fallback.New(cfg.MaxKeys), sometimes.Every(overflowQuiet)
@@ -233,16 +232,16 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 				FallbackFloor: cfg.FallbackFloor, Subject: cfg.Subject,
 			},
 			name: cfg.Name, clock: h.clock, control: view, store: newStore(cfg.MaxKeys, h.clock.Void), log: h.log,
-			hist: h.metrics.Histograms(v.attributes()...), engine: h.engine, names: h.names, clocks: &h.clocks, pace: &h.heart.pace,
-			fleet: &shared.fleet.Census, shares: shares, overflow: overflow, broken: h.broken,
+			hist: h.metrics.Histograms(v.attributes()...), engine: h.engine, names: h.names, clocks: &h.clocks, pace: &h.heart.Pace,
+			fleet: &shared.party.Census, shares: shares, overflow: overflow, broken: h.broken,
 			lost:  func(tag int) int64 { return h.resync.lost[h.server(tag)].Load() },
-			wants: h.wanted.tell,
+			wants: h.heart.Wanted.Tell,
 		}
 		v.terms.count.Born = h.clock.Now()
 		shared.views = append(shared.views, v)
 	}
 	l := shared.views[0]
-	l.fleet.Hint, l.fleet.Classes = int64(h.cfg.FleetSize), int64(len(shared.views))
+	l.party.Control, l.party.Sized = l.control, l.sized
 	note := func() {}
 	defer func() { note() }() // without h.mu
 	l.control.Questions.Every = cfg.LimitRefresh
@@ -275,11 +274,10 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 		}
 	}
 	h.limiters[cfg.Name] = l
-	h.heart.join()
+	h.heart.Join()
 	if !h.beating {
 		h.beating = true
-		h.wg.Add(1)
-		go h.heart.beat()
+		h.wg.Go(h.heart.Run)
 	}
 	return l, nil
 }
@@ -345,6 +343,44 @@ func (h *Hub) all() []*Limiter {
 		out = append(out, l)
 	}
 	return out
+}
+
+// parties returns the limiters of the hub as the heartbeats count them, sorted by name.
+func (h *Hub) parties() []*member.Party {
+	var out []*member.Party
+	for _, l := range h.named() {
+		out = append(out, l.party)
+	}
+	return out
+}
+
+// beat is called once a second by the heartbeat's goroutine.
+func (h *Hub) beat() {
+	for _, l := range h.all() {
+		l.terms.shares.Release(h.clock.Now())
+		l.control.Beat()
+		for _, v := range l.views {
+			v.beatDenials()
+		}
+		if l.flight != nil {
+			l.flight.sayFloor()
+		}
+	}
+}
+
+// returnWanted makes the keys with these marks return units that this process does not use. It looks at each key of a window that
+// holds units: 100 000 keys take some ms.
+func (h *Hub) returnWanted(marks map[string]bool) {
+	if len(marks) == 0 {
+		return
+	}
+	for _, l := range h.views() {
+		l.terms.store.sweep(func(e *entry) {
+			if e.plan.Load().Window.Period > 0 && e.holds() && marks[h.names.Digest(l.cfg.Name, e.name)] {
+				e.wantedElsewhere()
+			}
+		})
+	}
 }
 
 // views returns the views of the open limiters, one for each class, in no order.

@@ -105,7 +105,7 @@ func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, err
 	bounded, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
 	defer cancel()
 	k, err := l.hub.runner.Look(bounded, l.terms.inRedis(at), i.Limit)
-	l.hub.beats.Add(3)
+	l.hub.heart.Messages.Add(3)
 	switch {
 	case err == nil:
 		i.Redis = &k
@@ -138,7 +138,7 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	x.conditions = l.terms.conditions(x.plan, x.now)
 	x.conditions.Broken = l.terms.alone(at.tag)
 	f := &x.conditions.Fallback
-	f.Ends = l.hub.clocks.windowEnd(at.tag, x.conditions.Window.Period, x.now)
+	f.Ends = l.hub.clocks.WindowEnd(at.tag, x.conditions.Window.Period, x.now)
 	f.Share = l.terms.shares.Copy(key, f.Size, x.now)
 	x.crowded = !x.known && l.terms.crowded(key, x.now)
 	x.explain()
@@ -150,7 +150,7 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 		At: x.time(x.now).Round(0), Outcome: x.outcome, Source: x.source,
 		Shadow: l.control.Shadow.Load(), Switch: x.switched.String(), SwitchOwn: x.own,
 		Breaker: l.hub.state(at.tag).String(), Slot: at.tag,
-		Fleet: l.fleet.Size(), FleetKnown: l.fleet.Known(x.now), Credit: x.conditions.Credit,
+		Fleet: l.party.Size(), FleetKnown: l.party.Known(x.now), Credit: x.conditions.Credit,
 		Known: x.known, Leased: a.Held(), Owed: a.Owed(), Fallback: a.FallbackOwed(), Waiting: x.waiting,
 		Viewed: a.Viewed(),
 	}

@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -77,7 +75,7 @@ func (h *Hub) SetFleetKeyLimit(ctx context.Context, limiter, key string, limit h
 	}
 	if err == nil && l != nil {
 		l.control.HearKeys(heard)
-		h.heart.news.again.Store(true)
+		h.heart.Again.Store(true)
 	}
 	return err
 }
@@ -98,35 +96,4 @@ func (h *Hub) FleetKeyLimits(ctx context.Context, limiter string) (all []FleetKe
 	}
 	slices.SortFunc(all, func(a, b FleetKeyLimit) int { return cmp.Compare(a.Key, b.Key) })
 	return all, err
-}
-
-// syncKeys asks Redis for the fleet's limits of the keys of a limiter, and tells it those that it may have lost.
-func (h *Hub) syncKeys(ctx context.Context, l *Limiter) bool {
-	var heard wire.KeyLimits
-	state := h.names.KeyLimits(l.cfg.Name)
-	ask := func(f func(ctx context.Context) (wire.KeyLimits, error)) error {
-		_, _, err := h.exchange(ctx, func(ctx context.Context) (err error) {
-			heard, err = f(ctx)
-			return err
-		})
-		return err
-	}
-	if ask(func(ctx context.Context) (wire.KeyLimits, error) { return h.runner.KeyLimits(ctx, state) }) != nil {
-		return false
-	}
-	lost := l.control.HearKeys(heard)
-	if len(lost) == 0 {
-		return true
-	}
-	err := ask(func(ctx context.Context) (wire.KeyLimits, error) {
-		return h.runner.TellKeyLimits(ctx, state, h.names.Changed(), lost, control.TTL)
-	})
-	if errors.Is(err, wire.ErrFull) { // set while Redis did not know these
-		h.log.Event(tell.MsgKeysFull, slog.String("limiter", l.cfg.Name), slog.Int("keys", len(lost)))
-		return true
-	}
-	if err == nil {
-		l.control.HearKeys(heard)
-	}
-	return err == nil
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
@@ -38,16 +40,14 @@ type family struct {
 	flight  *ConcurrencyLimiter // that this limiter carries; nil: it limits a rate
 	own     bool                // made by New: Close also closes the hub
 	classes classes.Set
-	views   []*Limiter // one for each class; the first is the limiter itself
-	fleet   fleet
+	views   []*Limiter    // one for each class; the first is the limiter itself
+	party   *member.Party // in the fleet
 
 	done      chan struct{} // closed by Close: waiting calls return
 	closeOnce sync.Once
-	left      atomic.Bool   // heartbeats no longer count this limiter
-	ready     chan struct{} // closed when N is known, from two heartbeats or from HubConfig.FleetSize, and one was answered
-	readyOnce sync.Once
 	release   func() // releases the identity
 	bookings  bookings
+	small     bool // the log line about a C of 0 was written; of the heartbeat's goroutine
 }
 
 // each calls f for every entry of all classes, outside the locks of the shards.
@@ -118,19 +118,19 @@ func (l *Limiter) Ready(ctx context.Context) error {
 		return hybridlimit.ErrClosed
 	}
 	var patience <-chan time.Time
-	if l.fleet.Hint > 0 {
+	if l.party.Hint > 0 {
 		timer := time.NewTimer(readyWithin)
 		defer timer.Stop()
 		patience = timer.C
 	}
 	select {
-	case <-l.ready:
+	case <-l.party.Ready:
 		return nil
 	case <-l.done:
 		return hybridlimit.ErrClosed
 	case <-patience:
 		return fmt.Errorf("hybrid: limiter %q is not ready: %w: Redis has not answered within %v; the limiter decides by its fallback, for %d processes",
-			l.cfg.Name, hybridlimit.ErrUnavailable, readyWithin, l.fleet.Hint)
+			l.cfg.Name, hybridlimit.ErrUnavailable, readyWithin, l.party.Hint)
 	case <-ctx.Done():
 		return fmt.Errorf("hybrid: limiter %q is not ready: %w", l.cfg.Name, ctx.Err())
 	}
@@ -231,4 +231,17 @@ func (l *Limiter) born() int64 { return l.terms.count.Born }
 func (l *Limiter) limitFor(key string) hybridlimit.Limit {
 	limit, _ := l.control.LimitFor(key)
 	return limit
+}
+
+// sized logs once that the credit of a key is 0 units in a fleet of so many accounts.
+func (l *Limiter) sized(accounts int64) {
+	p := l.control.Plan()
+	if l.small || !l.terms.givesCredit() || account.Static(p.Limit) || l.terms.credit(p, accounts) > 0 {
+		return
+	}
+	l.small = true
+	l.hub.log.Write(slog.LevelInfo, tell.MsgSmall, 0, []any{
+		slog.String("limiter", l.cfg.Name), slog.String("limit", p.Limit.String()),
+		slog.String("mode", l.Mode().String()), slog.Int64("fleet", accounts), slog.String("why", l.noCredit(p, accounts)),
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
+
 	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 )
@@ -47,7 +49,7 @@ const lateTicker = int64(300 * time.Millisecond)
 
 func newMembership(h *Hub) *membership {
 	m := &membership{hub: h, waker: newWaker(h.clock), lanes: make([]permitLane, h.cfg.Tags), process: h.process, accuses: map[*permitEntry]struct{}{}}
-	m.member.Period = int64(pulseEvery)
+	m.member.Period = int64(member.PulseEvery)
 	for tag := range m.lanes {
 		m.lanes[tag].members, m.lanes[tag].tag = m, tag
 	}
@@ -66,8 +68,8 @@ func (m *membership) publish() {
 	m.standing.Store(st)
 }
 
-// beat returns the part of a heartbeat that is sent now; nil if the hub has no limiter of calls in flight.
-func (m *membership) beat() *permits.Pulse {
+// Beat returns the part of a heartbeat that is sent now; nil if the hub has no limiter of calls in flight.
+func (m *membership) Beat() *permits.Pulse {
 	if !m.hub.concurrent() {
 		return nil
 	}
@@ -77,8 +79,8 @@ func (m *membership) beat() *permits.Pulse {
 	return &p
 }
 
-// miss notes that a heartbeat had no answer. Calls that wait for it go on by the fallback.
-func (m *membership) miss(p *permits.Pulse) {
+// Miss notes that a heartbeat had no answer. Calls that wait for it go on by the fallback.
+func (m *membership) Miss(p *permits.Pulse) {
 	if p == nil {
 		return
 	}
@@ -90,8 +92,8 @@ func (m *membership) miss(p *permits.Pulse) {
 	m.lookAgain()
 }
 
-// beaten takes the answer to a heartbeat.
-func (m *membership) beaten(p *permits.Pulse, sent, received, losses int64, beats []int64) {
+// Beaten takes the answer to a heartbeat.
+func (m *membership) Beaten(p *permits.Pulse, sent, received, losses int64, beats []int64) {
 	if p == nil {
 		return
 	}
@@ -117,6 +119,9 @@ func (m *membership) beaten(p *permits.Pulse, sent, received, losses int64, beat
 		e.accuse(received)
 	}
 }
+
+// Holds reports whether the process holds permits, or has calls that wait for some.
+func (m *membership) Holds() bool { return m.keys.Load() > 0 }
 
 // lookAgain makes the waker visit the keys with waiting calls.
 func (m *membership) lookAgain() {
@@ -231,9 +236,9 @@ func (m *membership) identity() string {
 	return m.process
 }
 
-// rename gives the process another identity, and takes its permits along. The process is not a member until a heartbeat of the new
+// Rename gives the process another identity, and takes its permits along. The process is not a member until a heartbeat of the new
 // identity is answered. Only the heartbeat's goroutine calls rename.
-func (m *membership) rename(process string) {
+func (m *membership) Rename(process string) {
 	if m.identity() == process {
 		return
 	}

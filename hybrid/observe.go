@@ -57,7 +57,7 @@ func (h *Hub) observe(o metric.Observer, in *tell.Instruments) {
 		}
 		o.ObserveInt64(in.Invalid, c.BadLimits.Load(), of())
 		o.ObserveInt64(in.Ops, c.Ops.Load(), of())
-		o.ObserveInt64(in.Fleet, l.fleet.Size(), of())
+		o.ObserveInt64(in.Fleet, l.party.Size(), of())
 		o.ObserveInt64(in.Switched, int64(l.control.Switch()), of())
 		o.ObserveInt64(in.Limited, int64(l.control.Source()), of())
 		if l.flight != nil {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
+
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
 	"github.com/hybridlimit/hybridlimit/internal/clock"
@@ -125,7 +127,7 @@ func (p *permitLane) take(h *Hub, may bool) (m permits.Message, keys []*permitEn
 		}
 		return m, nil, 0, nil
 	}
-	m, keys = p.lane.Take(p.members.identity(), int64(pulseEvery), now)
+	m, keys = p.lane.Take(p.members.identity(), int64(member.PulseEvery), now)
 	for _, e := range keys {
 		e.shard.mu.Lock()
 		c := e.lim.conditions(e, now)

@@ -61,7 +61,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 	var burst time.Duration // in which it comes back
 	who := waiting.Caller{
 		Package: "hybrid", Key: key, N: n, Done: l.done, Longest: longest * time.Microsecond, Lines: &l.lines, Each: &each,
-		Turn: func() (time.Duration, time.Duration) { return time.Duration(l.fleet.Size()) * each, burst },
+		Turn: func() (time.Duration, time.Duration) { return time.Duration(l.party.Size()) * each, burst },
 	}
 	return who.Wait(ctx, func(most time.Duration) (hybridlimit.Result, func(context.Context) error, error) {
 		if err := l.check(key, n); err != nil {
@@ -245,7 +245,7 @@ func (l *Limiter) settled(ctx context.Context, e *entry, w *account.Waiter, twic
 
 // moment returns a time in the form of algo.Op.RefundAt: the number of the window, or µs of Redis time; 0: not known.
 func (e *entry) moment(c *account.Conditions, at int64) int64 {
-	at = max(0, e.of.clocks.redis(e.tag(), at))
+	at = max(0, e.of.clocks.Redis(e.tag(), at))
 	if c.Window.Period > 0 {
 		return c.Window.Number(at)
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
+
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
 	"github.com/hybridlimit/hybridlimit/internal/clock"
@@ -109,7 +111,7 @@ func (r *resync) run() {
 				r.again = time.Now().Add(max(resyncWithin, 4*time.Since(now)))
 			}
 		}
-		r.ahead = max(-resyncSaved, r.ahead-now.Sub(last)/time.Duration(resyncPart*r.hub.fleetSize()))
+		r.ahead = max(-resyncSaved, r.ahead-now.Sub(last)/time.Duration(resyncPart*member.Size(r.hub.parties())))
 		last = now
 		r.send()
 		if len(r.work) == 0 && r.rest() {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -54,7 +56,7 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	if ctx.Err() == nil && !h.gone.Load() {
 		drained := h.permits.drain(ctx, limiters)
 		if err == nil && drained == nil {
-			h.leave(limiters...)
+			h.leave(limiters)
 			return nil
 		}
 		return errors.Join(h.unpaid(owing, err), drained)
@@ -149,7 +151,7 @@ func (h *Hub) lastTry(ctx context.Context, server int) {
 	_, err := h.runner.Batch(bounded, wire.Envelope{
 		Key: h.names.Envelope(server, h.process+".last"), Epoch: h.names.Epoch(server), Seq: 1, TTL: ratesync.EnvelopeTTL,
 	}, nil)
-	h.beats.Add(1)
+	h.heart.Messages.Add(1)
 	call.End(h.engine.Outcome(lastTryFor, time.Since(began), err))
 }
 
@@ -234,4 +236,13 @@ func (l *Limiter) writeOff() {
 		l.terms.count.Book(e.account.Forget())
 	})
 	l.endDenials()
+}
+
+// leave takes limiters of this process out of their fleets.
+func (h *Hub) leave(limiters []*Limiter) {
+	var parties []*member.Party
+	for _, l := range limiters {
+		parties = append(parties, l.party)
+	}
+	h.heart.Leave(parties)
 }

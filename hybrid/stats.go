@@ -111,7 +111,7 @@ func (l *Limiter) Stats() Stats {
 	s := Stats{
 		Allowed: map[hybridlimit.Source]int64{}, Denied: map[hybridlimit.Source]int64{},
 		Evicted: l.terms.store.evicted.Load(), Refused: l.terms.store.refused.Load(),
-		Fleet: l.fleet.Size(), Breaker: l.hub.worst(), Credit: l.terms.creditNow(), Switch: Switch(l.control.Switch()),
+		Fleet: l.party.Size(), Breaker: l.hub.worst(), Credit: l.terms.creditNow(), Switch: Switch(l.control.Switch()),
 	}
 	l.terms.store.each(func(e *entry) {
 		s.Keys++
@@ -177,7 +177,7 @@ func (h *Hub) Stats() HubStats {
 	e := h.engine.Stats()
 	s := HubStats{
 		Decisions: h.decisions(),
-		Messages:  e.Messages + h.exacts.Load() + h.beats.Load() + h.permits.messages.Load(), Ops: e.Ops + h.exacts.Load() + h.permits.ops.Load(),
+		Messages:  e.Messages + h.exacts.Load() + h.heart.Messages.Load() + h.permits.messages.Load(), Ops: e.Ops + h.exacts.Load() + h.permits.ops.Load(),
 		Failures: e.Failures + h.failed.Load() + h.permits.failed.Load(), Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Renamed: e.Renamed + h.permits.renames.Load(), Breaker: h.worst(),
 		Behind: h.engine.Behind(), Syncs: h.syncs.Calls.Load(), SyncOps: h.syncs.Ops.Load(), SyncTime: time.Duration(h.syncs.Ns.Load()),
 	}

@@ -86,7 +86,7 @@ func (h *Hub) SetFleetSwitch(ctx context.Context, limiter string, s Switch) erro
 	h.mu.Unlock()
 	if l != nil {
 		l.control.HearSwitch(flag, flag.At)
-		h.heart.news.again.Store(true)
+		h.heart.Again.Store(true)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (h *Hub) operate(ctx context.Context, setting, limiter string, ask func(ctx
 	bounded, cancel := context.WithTimeout(ctx, h.cfg.SyncTimeout)
 	defer cancel()
 	err := ask(bounded)
-	h.beats.Add(1)
+	h.heart.Messages.Add(1)
 	switch {
 	case err == nil:
 		return nil
@@ -156,7 +156,7 @@ func (m *family) settleLater() {
 // switched returns the answer if a switch decides.
 func (l *Limiter) switched(n int64) (res hybridlimit.Result, ok bool) {
 	if res, ok = l.control.Switched(n); ok {
-		l.hub.heart.pace.event(0)
+		l.hub.heart.Pace.Event(0)
 	}
 	return res, ok
 }

@@ -3,6 +3,8 @@ package hybrid
 import (
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
@@ -30,8 +32,8 @@ type terms struct {
 
 	engine   *ratesync.Engine
 	names    lua.Names
-	clocks   *redisClocks
-	pace     *pace
+	clocks   *member.Clocks
+	pace     *member.Pace
 	fleet    *census.Census
 	shares   *fallback.Shares // of all classes of the limiter
 	overflow *sometimes.Line  // about keys that find no memory, likewise
@@ -60,7 +62,7 @@ func (t *terms) conditions(p *account.Plan, now int64) (c account.Conditions) {
 // setConditions is conditions for zero Conditions in place. It sets field by field, because a composite literal would be
 // made elsewhere and copied.
 func (t *terms) setConditions(c *account.Conditions, p *account.Plan, now int64) {
-	t.pace.event(p.Full)
+	t.pace.Event(p.Full)
 	c.Bucket, c.Window, c.Floor, c.Limit = p.Bucket, p.Window, p.Floor, p.Limit
 	c.Mode, c.MaxWait, c.Interval = t.control.Mode(), int64(t.MaxWait), int64(t.SyncInterval)
 	c.N, c.Every, c.Adaptive = t.fleet.Accounts(), t.every(), t.SyncEvery == 0

@@ -71,11 +71,18 @@ var product = map[string]rule{
 		},
 		outside: []string{redisClient, xtime, otel, xxhash},
 	},
+	"hybrid/internal/member": {
+		inside: []string{
+			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/groups", "internal/permits",
+			"internal/runner", "internal/sometimes", "internal/wire", "lua", "breaker", "sync", "hybrid/internal/control", "hybrid/internal/tell",
+		},
+		outside: []string{redisClient, xtime, otel, xxhash},
+	},
 	"hybrid": {
 		inside: []string{
 			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
 			"internal/groups", "internal/classes", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
-			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/tell",
+			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/member", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},

@@ -1,4 +1,4 @@
-package hybrid
+package member
 
 import (
 	"fmt"
@@ -20,9 +20,9 @@ func TestWantedMarks(t *testing.T) {
 			return false
 		}
 	}
-	w.tell("b")
-	w.tell("a")
-	w.tell("b")
+	w.Tell("b")
+	w.Tell("a")
+	w.Tell("b")
 	if got := w.take(); !due() || !slices.Equal(got, []string{"a", "b"}) || len(w.take()) > 0 {
 		t.Errorf("told %q", got)
 	}
@@ -33,17 +33,17 @@ func TestWantedMarks(t *testing.T) {
 	if got := w.news(append(all[1:], wire.Mark{At: 9, Text: "a"})); len(got) != 1 || !got["a"] {
 		t.Errorf("news of a mark that was told again: %v", got)
 	}
-	if w.tell("a"); due() || len(w.take()) > 0 {
+	if w.Tell("a"); due() || len(w.take()) > 0 {
 		t.Error("a mark that was heard just now is told again")
 	}
 	if got := w.news(nil); got != nil {
 		t.Errorf("no marks are news: %v", got)
 	}
-	if w.tell("a"); !due() || len(w.take()) != 1 {
+	if w.Tell("a"); !due() || len(w.take()) != 1 {
 		t.Error("a mark that is no longer heard is not told")
 	}
 	for i := range 2 * wire.MaxWanted {
-		w.tell(fmt.Sprint(i))
+		w.Tell(fmt.Sprint(i))
 	}
 	if got := w.take(); len(got) != wire.MaxWanted {
 		t.Errorf("%d marks are told, want at most %d", len(got), wire.MaxWanted)

@@ -1,4 +1,4 @@
-package hybrid
+package member
 
 import "sync/atomic"
 
@@ -38,40 +38,44 @@ func (c *redisClock) windowEnd(period, now int64) int64 {
 // permits. Call heard first.
 func (c *redisClock) at(redisNow int64) int64 { return redisNow*1000 - c.lead.Load() }
 
-// redisClocks holds the clocks of the Redis servers that have the tags' keys: one in all, or one per tag.
-type redisClocks struct {
+// Clocks holds the clocks of the Redis servers that have the tags' keys: one in all, or one per tag.
+type Clocks struct {
 	of   []redisClock
 	some atomic.Int64 // index of a known clock, once there is one
 }
 
-// at returns the time on the hub's clock at which Redis read its time, kept between sent and received.
-func (c *redisClocks) at(tag int, redisNow, sent, received int64) int64 {
+// At returns the time on the hub's clock at which Redis read its time, kept between sent and received.
+func (c *Clocks) At(tag int, redisNow, sent, received int64) int64 {
 	return max(sent, min(c.of[c.index(tag)].at(redisNow), received))
 }
 
-func (c *redisClocks) index(tag int) int { return tag % len(c.of) }
+func (c *Clocks) index(tag int) int { return tag % len(c.of) }
 
-func (c *redisClocks) heard(tag int, redisNow, sent, received int64) {
+// Heard notes the time of Redis (µs) in an answer of a tag, kept between sent and received.
+func (c *Clocks) Heard(tag int, redisNow, sent, received int64) {
 	i := c.index(tag)
 	if c.of[i].heard(redisNow, sent, received) {
 		c.some.Store(int64(i))
 	}
 }
 
-// windowEnd uses the tag's own Redis, or another known Redis of the fleet: their clocks differ by less than a period.
-func (c *redisClocks) windowEnd(tag int, period, now int64) int64 {
+// WindowEnd uses the tag's own Redis, or another known Redis of the fleet: their clocks differ by less than a period.
+func (c *Clocks) WindowEnd(tag int, period, now int64) int64 {
 	if end := c.of[c.index(tag)].windowEnd(period, now); end > 0 {
 		return end
 	}
 	return c.of[c.some.Load()].windowEnd(period, now)
 }
 
-// redis returns the time of a tag's Redis (µs) at a time of the hub's clock. It is the earliest time that the
+// Redis returns the time of a tag's Redis (µs) at a time of the hub's clock. It is the earliest time that the
 // quickest answer so far permits; 0: not known.
-func (c *redisClocks) redis(tag int, now int64) int64 {
+func (c *Clocks) Redis(tag int, now int64) int64 {
 	r := &c.of[c.index(tag)]
 	if !r.known.Load() {
 		return 0
 	}
 	return (now + r.lead.Load()) / 1000
 }
+
+// Begin makes so many clocks. Call it once, before all other methods.
+func (c *Clocks) Begin(n int) { c.of = make([]redisClock, n) }

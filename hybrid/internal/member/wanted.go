@@ -1,4 +1,4 @@
-package hybrid
+package member
 
 import (
 	"maps"
@@ -8,9 +8,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// wanted is the keys of windows that are used up, while other processes may hold some of their units in leases. The heartbeats carry
+// Wanted is the keys of windows that are used up, while other processes may hold some of their units in leases. The heartbeats carry
 // their marks: see docs/decisions/0065-units-that-others-want.md.
-type wanted struct {
+type Wanted struct {
 	told chan struct{} // has room for one: there is a mark to tell
 
 	mu    sync.Mutex
@@ -18,13 +18,13 @@ type wanted struct {
 	heard map[string]int64    // the marks in the last answer, and their times
 }
 
-func newWanted() wanted {
-	return wanted{told: make(chan struct{}, 1), marks: map[string]struct{}{}}
+func newWanted() Wanted {
+	return Wanted{told: make(chan struct{}, 1), marks: map[string]struct{}{}}
 }
 
-// tell makes the next heartbeat carry a mark, and makes it due soon. If a process has told the mark just now, the holders know it.
+// Tell makes the next heartbeat carry a mark, and makes it due soon. If a process has told the mark just now, the holders know it.
 // With too many marks it does nothing: the next refusal tells the key again.
-func (w *wanted) tell(mark string) {
+func (w *Wanted) Tell(mark string) {
 	w.mu.Lock()
 	_, known := w.heard[mark]
 	if known = known || len(w.marks) >= wire.MaxWanted; !known {
@@ -41,7 +41,7 @@ func (w *wanted) tell(mark string) {
 }
 
 // take returns the marks to tell, sorted. If their heartbeat fails they are lost.
-func (w *wanted) take() []string {
+func (w *Wanted) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	marks := slices.Sorted(maps.Keys(w.marks))
@@ -50,7 +50,7 @@ func (w *wanted) take() []string {
 }
 
 // news returns the marks that were told since the last answer.
-func (w *wanted) news(all []wire.Mark) map[string]bool {
+func (w *Wanted) news(all []wire.Mark) map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var fresh map[string]bool
@@ -65,19 +65,4 @@ func (w *wanted) news(all []wire.Mark) map[string]bool {
 	}
 	w.heard = heard
 	return fresh
-}
-
-// returnWanted makes the keys with these marks return units that this process does not use. It looks at each key of a window that
-// holds units: 100 000 keys take some ms.
-func (h *Hub) returnWanted(marks map[string]bool) {
-	if len(marks) == 0 {
-		return
-	}
-	for _, l := range h.views() {
-		l.terms.store.sweep(func(e *entry) {
-			if e.plan.Load().Window.Period > 0 && e.holds() && marks[h.names.Digest(l.cfg.Name, e.name)] {
-				e.wantedElsewhere()
-			}
-		})
-	}
 }
