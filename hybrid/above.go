@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
@@ -14,24 +16,24 @@ import (
 // come from the estimate in memory. For a key without a view they come from Redis, which is asked about once per account.MaxView.
 
 // aboveHere denies n units of a locked entry and unlocks the entry.
-func (l *Limiter) aboveHere(ctx context.Context, e *entry, r *account.Plan, key string, given *account.Plan, n int64) (hybridlimit.Result, error) {
+func (l *Limiter) aboveHere(ctx context.Context, e *keys.Entry, r *account.Plan, key string, given *account.Plan, n int64) (hybridlimit.Result, error) {
 	res := hybridlimit.Result{Limit: r.Burst, Policy: l.cfg.Name}
-	ev := e.event()
-	now, was := ev.now, e.account.Refusal()
-	known := e.account.Viewed() || ev.conditions.Broken
-	v := ev.end(account.Verdict{})
+	ev := e.Event()
+	now, was := ev.Now, e.Account.Refusal()
+	known := e.Account.Viewed() || ev.Conditions.Broken
+	v := ev.End(account.Verdict{})
 	if known {
-		if res.Remaining = remaining(v); res.Remaining == 0 { // a call for one unit would be denied: see fill
+		if res.Remaining = keys.Remaining(v); res.Remaining == 0 { // a call for one unit would be denied: see fill
 			v.Left = min(v.Left, 0)
 		}
-		res.ResetAfter = l.terms.resetAfter(r, v.Left, v.Ends)
+		res.ResetAfter = l.terms.ResetAfter(r, v.Left, v.Ends)
 		return l.answerUnder(r, key, never(res), n), nil
 	}
 	owed := r.Burst - v.Left // not in Redis's answer
 	if was.Holds(n, now) {
 		res.Remaining, res.ResetAfter = was.Left, time.Duration(max(0, was.Reset-now))
 	} else {
-		at, err := l.terms.placeUnder(key, given)
+		at, err := l.terms.PlaceUnder(key, given)
 		if err != nil {
 			return hybridlimit.Result{}, err
 		}
@@ -43,7 +45,7 @@ func (l *Limiter) aboveHere(ctx context.Context, e *entry, r *account.Plan, key 
 		}
 	}
 	if owed != 0 {
-		res.ResetAfter = l.terms.resetAfter(r, res.Remaining-owed, v.Ends)
+		res.ResetAfter = l.terms.ResetAfter(r, res.Remaining-owed, v.Ends)
 		res.Remaining = max(0, res.Remaining-owed)
 	}
 	return l.answerUnder(r, key, never(res), n), nil
@@ -53,10 +55,10 @@ func (l *Limiter) aboveHere(ctx context.Context, e *entry, r *account.Plan, key 
 // is no such part. Parts of a shadow limit do not count.
 func aboveAll(ctx context.Context, parts []*part) (res hybridlimit.Result, ok bool) {
 	for _, p := range parts {
-		if !p.exactly || p.N <= p.at.plan.Burst || p.Limiter.control.Shadow.Load() {
+		if !p.exactly || p.N <= p.at.Plan.Burst || p.Limiter.control.Shadow.Load() {
 			continue
 		}
-		p.plan = p.at.plan
+		p.plan = p.at.Plan
 		one, _ := p.Limiter.aboveAsked(ctx, p.at)
 		p.res = p.Limiter.tally(never(one), p.N)
 		return p.res, true
@@ -65,23 +67,23 @@ func aboveAll(ctx context.Context, parts []*part) (res hybridlimit.Result, ok bo
 }
 
 // aboveAsked asks Redis for the units left of a key. Without an answer it reports false, and no units left.
-func (l *Limiter) aboveAsked(ctx context.Context, at place) (res hybridlimit.Result, ok bool) {
-	res = hybridlimit.Result{Limit: at.plan.Burst, Policy: l.cfg.Name}
+func (l *Limiter) aboveAsked(ctx context.Context, at keys.Place) (res hybridlimit.Result, ok bool) {
+	res = hybridlimit.Result{Limit: at.Plan.Burst, Policy: l.cfg.Name}
 	ans, _, ok := l.askNow(ctx, at, algo.Op{})
 	if ok {
-		res.Remaining = at.plan.Units(ans.Level)
-		res.ResetAfter = time.Duration(at.plan.Reset(ans)) * time.Microsecond
+		res.Remaining = at.Plan.Units(ans.Level)
+		res.ResetAfter = time.Duration(at.Plan.Reset(ans)) * time.Microsecond
 	}
 	return res, ok
 }
 
 // noteAbove keeps the answer of Redis for the next calls that cost more than the burst.
-func (l *Limiter) noteAbove(e *entry, r *account.Plan, res hybridlimit.Result) {
+func (l *Limiter) noteAbove(e *keys.Entry, r *account.Plan, res hybridlimit.Result) {
 	now := l.hub.clock.Now()
-	e.lock()
-	defer e.unlock()
-	if !e.dead() && e.plan.Load().Limit == r.Limit {
-		e.account.NoteAbove(account.Refusal{
+	e.Lock()
+	defer e.Unlock()
+	if !e.Dead() && e.Plan.Load().Limit == r.Limit {
+		e.Account.NoteAbove(account.Refusal{
 			N: r.Burst + 1, Until: int64(hybridlimit.Never), Relook: now + clock.Jitter(account.MaxView),
 			Left: res.Remaining, Reset: now + int64(res.ResetAfter),
 		}, now)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
@@ -75,8 +77,8 @@ func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part, res *hybridli
 // part is one key of a call under several limits.
 type part struct {
 	joint
-	at     place
-	e      *entry // locked during a try; nil: memory has no room for the key
+	at     keys.Place
+	e      *keys.Entry // locked during a try; nil: memory has no room for the key
 	plan   *account.Plan
 	trial  account.Account // copy of the entry's account with this call applied
 	v      account.Verdict
@@ -114,12 +116,12 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 	}
 	for i, a := range asks {
 		one, ok := a.Limiter.decidedBySwitch(a.N)
-		var at place
+		var at keys.Place
 		if !ok {
-			if at, err = a.Limiter.terms.place(a.Key); err != nil {
+			if at, err = a.Limiter.terms.Place(a.Key); err != nil {
 				return nil, res, err
 			}
-			if one, ok = static(at.plan, hybridlimit.Result{Policy: a.Limiter.cfg.Name}, a.N); ok {
+			if one, ok = static(at.Plan, hybridlimit.Result{Policy: a.Limiter.cfg.Name}, a.N); ok {
 				one = a.Limiter.tally(one, a.N)
 			}
 		}
@@ -138,7 +140,7 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 			}
 			continue
 		}
-		parts = append(parts, &part{joint: a, at: at, exactly: a.Limiter.control.Exactly(at.plan)})
+		parts = append(parts, &part{joint: a, at: at, exactly: a.Limiter.control.Exactly(at.Plan)})
 	}
 	// Not by the key in Redis: Config.Subject may return another subject later, but the order of locks must not change.
 	slices.SortFunc(parts, func(p, q *part) int { return lockOrder(&p.Limiter.terms, p.Key, &q.Limiter.terms, q.Key) })
@@ -146,8 +148,8 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 }
 
 // lockOrder compares two keys of a hub by the order in which their entries are locked. A key has an entry for each class.
-func lockOrder(t *terms, key string, other *terms, otherKey string) int {
-	return cmp.Or(cmp.Compare(t.name, other.name), cmp.Compare(key, otherKey), cmp.Compare(t.control.Class.Place, other.control.Class.Place))
+func lockOrder(t *keys.Terms, key string, other *keys.Terms, otherKey string) int {
+	return cmp.Or(cmp.Compare(t.Name, other.Name), cmp.Compare(key, otherKey), cmp.Compare(t.Control.Class.Place, other.Control.Class.Place))
 }
 
 // tryAll decides all parts under the locks of their entries. It reports false if units have to be fetched from Redis first.
@@ -158,12 +160,12 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 			p.endSpare(kept)
 		}
 		for _, p := range locked {
-			p.e.unlock()
-			p.e.sync(p.v.Sync)
+			p.e.Unlock()
+			p.e.Sync(p.v.Sync)
 		}
 	}()
 	for _, p := range parts {
-		p.e, p.plan, p.spare = nil, p.at.plan, false
+		p.e, p.plan, p.spare = nil, p.at.Plan, false
 		if p.shadow {
 			continue
 		}
@@ -171,12 +173,12 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 			p.tryExactly()
 			continue
 		}
-		e, _, err := p.Limiter.terms.lockAt(p.Key, p.at)
+		e, _, err := p.Limiter.terms.LockAt(p.Key, p.at)
 		if err != nil {
 			return res, true, err
 		}
-		if p.spare = e == nil && p.Limiter.terms.alone(p.at.tag); p.spare {
-			p.v = p.Limiter.terms.fromOverflow(p.Key, p.at, p.plan, p.N)
+		if p.spare = e == nil && p.Limiter.terms.Alone(p.at.Tag); p.spare {
+			p.v = p.Limiter.terms.FromOverflow(p.Key, p.at, p.plan, p.N)
 			continue
 		}
 		if e == nil { // memory is full of keys that owe units
@@ -186,7 +188,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 			}
 			return p.denied(p.v), true, nil
 		}
-		p.e, p.plan = e, e.plan.Load()
+		p.e, p.plan = e, e.Plan.Load()
 		locked = append(locked, p)
 	}
 	var worst *part
@@ -213,7 +215,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	}
 	shadowed, delay := false, time.Duration(0)
 	for i, p := range parts {
-		one := p.Limiter.tally(p.Limiter.terms.fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, p.v, p.N), p.N)
+		one := p.Limiter.tally(p.Limiter.terms.Fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, p.v, p.N), p.N)
 		p.res = one
 		shadowed, delay = shadowed || one.Shadowed, max(delay, one.Delay)
 		if i == 0 || one.Remaining < res.Remaining {
@@ -231,9 +233,9 @@ func (p *part) endSpare(admitted bool) {
 	}
 	l, took := p.Limiter, p.v.Action == account.Admit
 	if !took || admitted {
-		l.terms.countOverflow(p.N, took)
-	} else if f := l.terms.share(p.plan, l.party.Size()); f.Counts() {
-		l.terms.shares.Put(p.Key, f.Size, p.N, l.hub.clock.Now())
+		l.terms.CountOverflow(p.N, took)
+	} else if f := l.terms.Share(p.plan, l.party.Size()); f.Counts() {
+		l.terms.Shares.Put(p.Key, f.Size, p.N, l.hub.clock.Now())
 	}
 }
 
@@ -254,12 +256,12 @@ func (p *part) tryExactly() {
 func (p *part) try() {
 	e, l := p.e, p.Limiter
 	now := l.hub.clock.Now()
-	e.begin(now)
-	c := e.conditions(p.plan, now)
+	e.Begin(now)
+	c := e.Conditions(p.plan, now)
 	if c.Broken {
-		e.account.StartFallback(&c, now)
+		e.Account.StartFallback(&c, now)
 	}
-	p.trial, p.cold = e.account, e.account.ViewAge(now) < 0
+	p.trial, p.cold = e.Account, e.Account.ViewAge(now) < 0
 	switch {
 	case p.paid:
 		p.v = account.Verdict{Action: account.Admit, Source: p.source, Delay: max(0, p.due-now)}
@@ -274,11 +276,11 @@ func (p *part) try() {
 func (p *part) end(admitted bool) {
 	e, l := p.e, p.Limiter
 	epoch, now := l.hub.clock.Stamp()
-	c := e.conditions(p.plan, now)
+	c := e.Conditions(p.plan, now)
 	if admitted {
-		e.account = p.trial
+		e.Account = p.trial
 	} else {
-		e.account.KeepDemand(&p.trial)
+		e.Account.KeepDemand(&p.trial)
 		if p.v.Action == account.Admit {
 			p.v.Sync = account.SyncNot
 		}
@@ -286,14 +288,14 @@ func (p *part) end(admitted bool) {
 			c.Fallback.Share.Put(c.Fallback.Size, p.N, now)
 		}
 	}
-	e.begin(now) // a lease may have ended since the try
-	e.end(&c, epoch, now)
-	e.describe(&p.v, &c, now)
+	e.Begin(now) // a lease may have ended since the try
+	e.End(&c, epoch, now)
+	e.Describe(&p.v, &c, now)
 }
 
 // fetchExactly is fetch for a part that Redis decides.
 func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
-	l, r := p.Limiter, p.at.plan
+	l, r := p.Limiter, p.at.Plan
 	if was, now, ok := l.refused(p.Key, p.at, p.N); ok {
 		return account.Verdict{Action: account.Deny, Source: hybridlimit.SourceDenyCache, Retry: was.Until - now, Left: was.Left, Ends: was.Reset}, nil
 	}
@@ -324,7 +326,7 @@ func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
 // denied counts the denial of this part and returns its answer.
 func (p *part) denied(v account.Verdict) hybridlimit.Result {
 	v.Action = account.Deny
-	res := p.Limiter.terms.fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, v, p.N)
+	res := p.Limiter.terms.Fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, v, p.N)
 	p.res = p.Limiter.tally(res, p.N)
 	return p.res
 }
@@ -341,10 +343,10 @@ func waste(ctx context.Context, parts []*part) {
 		if p.back.Refund > 0 {
 			// Unlike Refund, this counts no returned units: none were admitted.
 			if _, _, ok := l.askWithin(context.WithoutCancel(ctx), p.at, p.back, l.patience()); ok {
-				l.terms.count.Refunded.Add(p.N)
+				l.terms.Count.Refunded.Add(p.N)
 				continue
 			}
 		}
-		l.terms.count.Lost.Add(p.N)
+		l.terms.Count.Lost.Add(p.N)
 	}
 }

@@ -3,6 +3,8 @@ package hybrid
 import (
 	"context"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
@@ -80,9 +82,9 @@ func fetchTogether(ctx context.Context, parts []*part) (res hybridlimit.Result, 
 	for _, p := range parts {
 		switch {
 		case p.v.Sync != account.SyncNow:
-			p.e.sync(p.v.Sync)
+			p.e.Sync(p.v.Sync)
 		case !p.Limiter.control.Mute():
-			server := p.Limiter.hub.server(p.e.tag())
+			server := p.Limiter.hub.server(p.e.Tag())
 			now[server] = append(now[server], p.e)
 		}
 	}
@@ -118,33 +120,33 @@ func (p *part) ask() error {
 	switch {
 	case err != nil:
 		return err
-	case ev.e == nil:
+	case ev.Entry == nil:
 		p.v = v
 		return nil
 	}
-	p.e = ev.e
+	p.e = ev.Entry
 	if v.Action == account.Ask {
-		p.waits, p.began = account.NewWaiter(p.N, p.e.plan.Load()), ev.now
-		p.e.waiters.Add(p.waits)
+		p.waits, p.began = account.NewWaiter(p.N, p.e.Plan.Load()), ev.Now
+		p.e.Waiters.Add(p.waits)
 	}
 	queued := v.Sync
 	v.Sync = account.SyncNot
-	p.v = ev.end(v)
+	p.v = ev.End(v)
 	p.v.Sync = queued
 	return nil
 }
 
 // again begins an event of the part's key, and decides the part in it. If memory has no room for the key, the event has no entry.
-func (p *part) again() (ev event, v account.Verdict, err error) {
-	e, _, err := p.Limiter.terms.lockAt(p.Key, p.at)
+func (p *part) again() (ev keys.Event, v account.Verdict, err error) {
+	e, _, err := p.Limiter.terms.LockAt(p.Key, p.at)
 	switch {
 	case err != nil:
 		return ev, v, err
 	case e == nil:
 		return ev, account.Verdict{Source: hybridlimit.SourceTimeout, Action: account.Deny, Retry: int64(p.Limiter.cfg.SyncInterval)}, nil
 	}
-	ev = e.event()
-	return ev, e.account.Again(&ev.conditions, p.N, ev.now), nil // not Call: the try has counted the demand
+	ev = e.Event()
+	return ev, e.Account.Again(&ev.Conditions, p.N, ev.Now), nil // not Call: the try has counted the demand
 }
 
 // fetch waits until Redis has answered for the part's units in this call.
@@ -154,10 +156,10 @@ func (p *part) fetch(ctx context.Context) (account.Verdict, error) {
 	}
 	ev, v, err := p.again()
 	switch {
-	case err != nil || ev.e == nil:
+	case err != nil || ev.Entry == nil:
 		return v, err
 	case v.Action != account.Ask:
-		return ev.end(v), nil
+		return ev.End(v), nil
 	}
-	return p.Limiter.await(ctx, &ev, v, account.NewWaiter(p.N, ev.e.plan.Load()))
+	return p.Limiter.await(ctx, &ev, v, account.NewWaiter(p.N, ev.Entry.Plan.Load()))
 }

@@ -218,7 +218,7 @@ func (l *ConcurrencyLimiter) acquire(ctx context.Context, key string, n int64) (
 func (l *ConcurrencyLimiter) decide(e *permitEntry, res hybridlimit.Result, n int64) (hybridlimit.Permit, hybridlimit.Result, error) {
 	b := l.base
 	res.Policy = b.cfg.Name
-	b.terms.count.Decided(res.Source, res.Allowed, n)
+	b.terms.Count.Decided(res.Source, res.Allowed, n)
 	if !res.Allowed {
 		return free(b.control.Shadowed(res, n), n)
 	}
@@ -253,7 +253,7 @@ func (l *ConcurrencyLimiter) limitOf(key string) (most int64, own bool, err erro
 	bad.AddLimit(limit)
 	control.AddRate(&bad, "Limit", limit)
 	if err := bad.Err("hybrid"); err != nil {
-		b.terms.count.BadLimits.Add(1)
+		b.terms.Count.BadLimits.Add(1)
 		return 0, false, fmt.Errorf("hybrid: ConcurrencyConfig.LimitFor(%q): %w", key, err)
 	}
 	return limit.BurstSize(), true, nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 )
 
 // Close denies all further calls with hybridlimit.ErrClosed, those that wait too. It
@@ -61,7 +63,7 @@ func (l *ConcurrencyLimiter) ended() {
 
 // drain waits until closed limiters hold no permits. Of a key whose part of Redis is away, it waits for running calls only.
 func (m *membership) drain(ctx context.Context, limiters []*Limiter) error {
-	t := time.NewTicker(tick)
+	t := time.NewTicker(keys.Tick)
 	defer t.Stop()
 	for {
 		var running, booked int64

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 )
 
@@ -66,7 +68,7 @@ func (l *ConcurrencyLimiter) Inspect(_ context.Context, key string) (Concurrency
 	h, now := b.hub, b.clock.Now()
 	i := ConcurrencyInspection{
 		Policy: b.cfg.Name, Key: key, Digest: h.names.Digest(b.cfg.Name, key), Limit: b.limitFor(key), LimitFrom: b.control.LimitFrom(key, b.control.PlanOf(key)),
-		Mode: b.Mode().String(), At: b.clock.Time(now).Round(0), Shadow: b.control.Shadow.Load(), Slot: b.terms.slot(place{}, key).tag, Fleet: b.party.Size(),
+		Mode: b.Mode().String(), At: b.clock.Time(now).Round(0), Shadow: b.control.Shadow.Load(), Slot: b.terms.Slot(keys.Place{}, key).Tag, Fleet: b.party.Size(),
 	}
 	if _, listed := b.control.Listed(key); own || listed {
 		i.LimitFrom = b.control.KeyFrom(key)

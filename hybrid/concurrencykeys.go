@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
@@ -92,8 +94,8 @@ func (l *ConcurrencyLimiter) flush() {
 		calls, permits := s.taken, s.passed
 		s.taken, s.passed = 0, 0
 		s.mu.Unlock()
-		l.base.terms.count.Allowed[hybridlimit.SourceLease].Add(calls)
-		l.base.terms.count.Admitted.Add(permits)
+		l.base.terms.Count.Allowed[hybridlimit.SourceLease].Add(calls)
+		l.base.terms.Count.Admitted.Add(permits)
 	}
 }
 
@@ -120,7 +122,7 @@ func (l *ConcurrencyLimiter) entry(key string) (*permitEntry, error) {
 		s.mu.Lock()
 	}
 	b := l.base
-	e := &permitEntry{lim: l, shard: s, key: key, hash: hash, next: s.keys[hash], tag: b.terms.slot(place{}, key).tag}
+	e := &permitEntry{lim: l, shard: s, key: key, hash: hash, next: s.keys[hash], tag: b.terms.Slot(keys.Place{}, key).Tag}
 	s.keys[hash] = e
 	b.hub.permits.keys.Add(1)
 	return e, nil
@@ -193,7 +195,7 @@ func (l *ConcurrencyLimiter) conditions(e *permitEntry, now int64) permits.Condi
 	st := b.hub.permits.standing.Load()
 	c := permits.Conditions{
 		Standing: st.Standing, Joins: st.joins, Limit: min(e.limit, permits.MaxLimit), Procs: b.party.Size(), Period: int64(member.PulseEvery), Exact: l.exact,
-		Away: b.terms.alone(e.tag), Ends: b.control.Closed.Load(),
+		Away: b.terms.Alone(e.tag), Ends: b.control.Closed.Load(),
 	}
 	c.Exact = c.Exact || c.Ends
 	if c.Away || !c.Live(now) || e.Learns(now) {

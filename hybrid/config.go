@@ -181,7 +181,6 @@ type HubConfig struct {
 
 const (
 	defaultOvershoot = 0.05
-	defaultSyncEvery = 1000
 	defaultInterval  = 50 * time.Millisecond
 	defaultMaxWait   = 20 * time.Millisecond
 	defaultMaxKeys   = 100_000

@@ -3,6 +3,8 @@ package hybrid
 import (
 	"log/slog"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
@@ -20,7 +22,7 @@ func (l *Limiter) logDenial(key string, r *account.Plan, n int64, res *hybridlim
 	if !d.Due(now) {
 		return
 	}
-	untold, ok := d.Take(&l.terms.count, 1, now)
+	untold, ok := d.Take(&l.terms.Count, 1, now)
 	if !ok {
 		return
 	}
@@ -49,14 +51,12 @@ func (l *Limiter) beatDenials() {
 	if l.cfg.LogDenials == 0 || !l.denials.Due(l.hub.clock.Time(l.hub.clock.Now())) {
 		return
 	}
-	l.terms.store.sweep(func(e *entry) {
-		if w := e.word.Load(); account.KindOf(w) == account.DenyBudget && account.UnitsOf(w) > 0 {
-			e.lock()
-			e.begin(l.hub.clock.Now())
-			e.unlock()
+	l.terms.Store.Sweep(func(e *keys.Entry) {
+		if w := e.Word.Load(); account.KindOf(w) == account.DenyBudget && account.UnitsOf(w) > 0 {
+			e.TakeBack(l.clock.Now())
 		}
 	})
-	if l.denials.Waiting(&l.terms.count) {
+	if l.denials.Waiting(&l.terms.Count) {
 		l.tellDenials()
 	}
 }
@@ -72,7 +72,7 @@ func (l *Limiter) endDenials() {
 
 // tellDenials writes a line without a key about the unlogged denials.
 func (l *Limiter) tellDenials() {
-	if untold, ok := l.denials.Take(&l.terms.count, 0, l.hub.clock.Time(l.hub.clock.Now())); ok && untold > 0 {
+	if untold, ok := l.denials.Take(&l.terms.Count, 0, l.hub.clock.Time(l.hub.clock.Now())); ok && untold > 0 {
 		l.hub.log.Write(slog.LevelInfo, tell.MsgMoreDenied, 0, []any{
 			slog.String("limiter", l.cfg.Name), slog.String("limit", control.LimitText(l.Limit())), slog.Int64("more", untold),
 		})
@@ -84,8 +84,8 @@ func (l *Limiter) limitOf(key string, r *account.Plan) hybridlimit.Limit {
 	if r != nil {
 		return r.Limit
 	}
-	if e := l.terms.store.get(key); e != nil {
-		return e.plan.Load().Limit
+	if e := l.terms.Store.Get(key); e != nil {
+		return e.Plan.Load().Limit
 	}
 	return l.limitFor(key)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
@@ -22,23 +24,23 @@ func (l *Limiter) exact(ctx context.Context, key string, n int64, given *account
 
 // exactRange is exact for up to n units. It denies the call if Redis has fewer than least units. least is 1 or n.
 func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, given *account.Plan) (hybridlimit.Result, error) {
-	at, err := l.terms.placeUnder(key, given)
+	at, err := l.terms.PlaceUnder(key, given)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	res := hybridlimit.Result{Limit: at.plan.Burst, Policy: l.cfg.Name}
-	if res, ok := static(at.plan, res, n); ok {
-		return l.answerUnder(at.plan, key, res, n), nil
+	res := hybridlimit.Result{Limit: at.Plan.Burst, Policy: l.cfg.Name}
+	if res, ok := static(at.Plan, res, n); ok {
+		return l.answerUnder(at.Plan, key, res, n), nil
 	}
 	if least > res.Limit {
 		res, _ = l.aboveAsked(ctx, at)
-		return l.answerUnder(at.plan, key, never(res), n), nil
+		return l.answerUnder(at.Plan, key, never(res), n), nil
 	}
 	if r, now, ok := l.refused(key, at, least); ok {
 		v := account.Verdict{Action: account.Deny, Source: hybridlimit.SourceDenyCache, Retry: r.Until - now, Left: r.Left}
-		res = l.terms.fill(res, at.plan, v, n)
+		res = l.terms.Fill(res, at.Plan, v, n)
 		res.ResetAfter = time.Duration(max(0, r.Reset-now))
-		return l.answerUnder(at.plan, key, res, n), nil
+		return l.answerUnder(at.Plan, key, res, n), nil
 	}
 	sent := l.hub.clock.Now()
 	ans, _, ok := l.askNow(ctx, at, algo.Op{Asks: []int64{n}, Partial: least < n})
@@ -48,15 +50,15 @@ func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, gi
 		}
 		return l.exactFallback(key, at, res, least)
 	}
-	v := said(at.plan, ans, least)
+	v := said(at.Plan, ans, least)
 	if v.Action == account.Admit {
 		n = ans.Granted
 	} else {
 		l.refuse(key, at, least, ans, sent, l.hub.clock.Now())
 	}
-	res = l.terms.fill(res, at.plan, v, n)
-	res.ResetAfter = time.Duration(at.plan.Reset(ans)) * time.Microsecond
-	return l.answerUnder(at.plan, key, res, n), nil
+	res = l.terms.Fill(res, at.Plan, v, n)
+	res.ResetAfter = time.Duration(at.Plan.Reset(ans)) * time.Microsecond
+	return l.answerUnder(at.Plan, key, res, n), nil
 }
 
 // said returns the verdict of an answer: admitted if Redis granted least units or more.
@@ -71,7 +73,7 @@ func said(p *account.Plan, ans wire.Answer, least int64) account.Verdict {
 }
 
 // askNow is askWithin for a decision, which waits for MaxWait.
-func (l *Limiter) askNow(ctx context.Context, at place, op algo.Op) (ans wire.Answer, now int64, ok bool) {
+func (l *Limiter) askNow(ctx context.Context, at keys.Place, op algo.Op) (ans wire.Answer, now int64, ok bool) {
 	return l.askWithin(ctx, at, op, l.cfg.MaxWait)
 }
 
@@ -87,35 +89,35 @@ func (l *Limiter) patience() time.Duration {
 // askWithin sends a message with one op, once and without an envelope, and waits for the answer. It returns the answer, and the time at which Redis gave it,
 // in µs of Redis time. Without an answer ok is false, and Granted is the number of units that Redis may have granted: none if
 // nothing was sent.
-func (l *Limiter) askWithin(ctx context.Context, at place, op algo.Op, wait time.Duration) (ans wire.Answer, now int64, ok bool) {
+func (l *Limiter) askWithin(ctx context.Context, at keys.Place, op algo.Op, wait time.Duration) (ans wire.Answer, now int64, ok bool) {
 	if l.control.Mute() || ended(ctx) != nil {
 		return ans, 0, false
 	}
-	l.hub.heart.Pace.Event(at.plan.Full)
-	call, ok := l.hub.breaker(at.tag).Begin()
+	l.hub.heart.Pace.Event(at.Plan.Full)
+	call, ok := l.hub.breaker(at.Tag).Begin()
 	if !ok || wait < 0 {
 		if ok {
 			call.End(0, context.Canceled)
 		}
 		return ans, 0, false
 	}
-	if at.plan.Kind == algo.KindLog {
+	if at.Plan.Kind == algo.KindLog {
 		op.ID = hybridlimit.RequestID(ctx)
 	}
-	op.Since, op.Floor = at.plan.InForce(l.hub.clock.Now()), at.plan.Floor
+	op.Since, op.Floor = at.Plan.InForce(l.hub.clock.Now()), at.Plan.Floor
 	l.hub.clock.Begin()
 	defer l.hub.clock.End()
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if l.control.Exactly(at.plan) && op.View == (algo.View{}) {
+	if l.control.Exactly(at.Plan) && op.View == (algo.View{}) {
 		op.View = l.viewOf(at)
 	}
 	reply, err := l.hub.caller.Batch(bounded, wire.Envelope{}, []wire.Op{{
-		Key: l.terms.inRedis(at), Limit: at.plan.Limit, Op: op,
+		Key: l.terms.InRedis(at), Limit: at.Plan.Limit, Op: op,
 	}})
 	l.hub.exacts.Add(1)
-	l.terms.count.Ops.Add(1)
+	l.terms.Count.Ops.Add(1)
 	took := time.Since(sent)
 	blamed := l.blame(ctx, err)
 	if bounded.Err() != nil && !l.hub.long(wait) {
@@ -127,45 +129,45 @@ func (l *Limiter) askWithin(ctx context.Context, at place, op algo.Op, wait time
 			l.hub.failed.Add(1)
 		}
 		ans.Granted = op.Asked()
-		l.terms.count.Uncertain.Add(ans.Granted)
+		l.terms.Count.Uncertain.Add(ans.Granted)
 		return ans, 0, false
 	}
 	ans = reply.Answers[0]
-	l.terms.count.Debited.Add(ans.Granted)
-	l.hub.clocks.Heard(at.tag, reply.Now, l.hub.clock.At(sent), l.hub.clock.At(sent.Add(took)))
-	l.terms.found(at.plan.Bucket, ans.Level)
-	ans = at.plan.Seen(ans)
-	if l.control.Exactly(at.plan) {
+	l.terms.Count.Debited.Add(ans.Granted)
+	l.hub.clocks.Heard(at.Tag, reply.Now, l.hub.clock.At(sent), l.hub.clock.At(sent.Add(took)))
+	l.terms.Found(at.Plan.Bucket, ans.Level)
+	ans = at.Plan.Seen(ans)
+	if l.control.Exactly(at.Plan) {
 		l.seen(at, ans, reply.Now, l.hub.clock.At(sent))
 	}
 	return ans, reply.Now, true
 }
 
 // viewOf returns the view of a key that Redis alone decides. An op carries it, so that a Redis that has lost the key learns of it.
-func (l *Limiter) viewOf(at place) (v algo.View) {
-	e := l.terms.store.get(at.key)
-	if e == nil || at.plan.Kind == algo.KindLog {
+func (l *Limiter) viewOf(at keys.Place) (v algo.View) {
+	e := l.terms.Store.Get(at.Key)
+	if e == nil || at.Plan.Kind == algo.KindLog {
 		return v
 	}
-	e.lock()
-	defer e.unlock()
-	if p := e.plan.Load(); !e.dead() && p.Limit == at.plan.Limit {
-		v = e.account.Told(&account.Conditions{Bucket: p.Bucket, Window: p.Window, Floor: p.Floor})
+	e.Lock()
+	defer e.Unlock()
+	if p := e.Plan.Load(); !e.Dead() && p.Limit == at.Plan.Limit {
+		v = e.Account.Told(&account.Conditions{Bucket: p.Bucket, Window: p.Window, Floor: p.Floor})
 	}
 	return v
 }
 
 // seen notes the answer of a direct call for a key that Redis alone decides, so that a fallback begins with what was left. A key
 // for which memory has no room begins with a full share.
-func (l *Limiter) seen(at place, ans wire.Answer, redisNow, sent int64) {
-	e, _, err := l.terms.lockAt(at.key, at)
+func (l *Limiter) seen(at keys.Place, ans wire.Answer, redisNow, sent int64) {
+	e, _, err := l.terms.LockAt(at.Key, at)
 	if e == nil || err != nil {
 		return
 	}
-	defer e.unlock()
+	defer e.Unlock()
 	now := l.hub.clock.Now()
-	c := e.conditions(e.plan.Load(), now)
-	e.account.DirectSeen(&c, account.Answer{Answer: ans, RedisNow: redisNow, Sent: sent}, now)
+	c := e.Conditions(e.Plan.Load(), now)
+	e.Account.DirectSeen(&c, account.Answer{Answer: ans, RedisNow: redisNow, Sent: sent}, now)
 }
 
 // ended returns the error of a context that has ended, also if its timer is late: a client of Redis notices the deadline itself.
@@ -192,66 +194,66 @@ func (l *Limiter) blame(ctx context.Context, err error) error {
 }
 
 // exactFallback answers a call that Redis did not answer.
-func (l *Limiter) exactFallback(key string, at place, res hybridlimit.Result, n int64) (hybridlimit.Result, error) {
+func (l *Limiter) exactFallback(key string, at keys.Place, res hybridlimit.Result, n int64) (hybridlimit.Result, error) {
 	v, err := l.withoutRedis(key, at, n)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	return l.answerUnder(at.plan, key, l.terms.fill(res, at.plan, v, n), n), nil
+	return l.answerUnder(at.Plan, key, l.terms.Fill(res, at.Plan, v, n), n), nil
 }
 
 // withoutRedis decides locally for a call that Redis did not answer.
-func (l *Limiter) withoutRedis(key string, at place, n int64) (account.Verdict, error) {
-	e, _, err := l.terms.lockAt(key, at)
+func (l *Limiter) withoutRedis(key string, at keys.Place, n int64) (account.Verdict, error) {
+	e, _, err := l.terms.LockAt(key, at)
 	switch {
 	case err != nil:
 		return account.Verdict{}, err
 	case e == nil && l.control.Closed.Load(): // with an entry, lockAt has checked this under its lock
 		return account.Verdict{}, hybridlimit.ErrClosed
 	case e != nil:
-		ev := e.event()
-		return ev.end(e.account.TimedOut(&ev.conditions, n, ev.now)), nil
+		ev := e.Event()
+		return ev.End(e.Account.TimedOut(&ev.Conditions, n, ev.Now)), nil
 	}
-	return l.terms.withoutMemory(key, at, n), nil
+	return l.terms.WithoutMemory(key, at, n), nil
 }
 
 // refused returns Redis's last refusal for a key, and the time. It reports whether that refusal still denies n units under this limit.
-func (l *Limiter) refused(key string, at place, n int64) (r account.Refusal, now int64, ok bool) {
+func (l *Limiter) refused(key string, at keys.Place, n int64) (r account.Refusal, now int64, ok bool) {
 	if l.control.Exact() {
 		return r, 0, false // ModeExact asks Redis for every call
 	}
-	e := l.terms.store.get(key)
+	e := l.terms.Store.Get(key)
 	if e == nil {
 		return r, 0, false
 	}
-	e.lock()
-	defer e.unlock()
-	r, now = e.account.Refusal(), l.hub.clock.Now()
-	return r, now, !e.dead() && e.plan.Load().Limit == at.plan.Limit && r.Holds(n, now)
+	e.Lock()
+	defer e.Unlock()
+	r, now = e.Account.Refusal(), l.hub.clock.Now()
+	return r, now, !e.Dead() && e.Plan.Load().Limit == at.Plan.Limit && r.Holds(n, now)
 }
 
 // refuse notes a refusal of n units that was received at now. An earlier refusal of at most n units stays while it holds. Only
 // logs need this: ModeExact asks every time.
-func (l *Limiter) refuse(key string, at place, n int64, ans wire.Answer, sent, now int64) {
-	if l.control.Exact() || at.plan.Kind != algo.KindLog {
+func (l *Limiter) refuse(key string, at keys.Place, n int64, ans wire.Answer, sent, now int64) {
+	if l.control.Exact() || at.Plan.Kind != algo.KindLog {
 		return
 	}
-	e, _, err := l.terms.lockAt(key, at)
+	e, _, err := l.terms.LockAt(key, at)
 	if e == nil || err != nil {
 		return // memory has no room for the refusal: Redis is asked again
 	}
-	defer e.unlock()
-	e.account.NoteRefusal(account.Refusal{
+	defer e.Unlock()
+	e.Account.NoteRefusal(account.Refusal{
 		N: n, Until: sent + ans.Retry*1000, Relook: now + clock.Jitter(account.MaxView),
-		Left: at.plan.Units(ans.Level), Reset: now + at.plan.Reset(ans)*1000,
+		Left: at.Plan.Units(ans.Level), Reset: now + at.Plan.Reset(ans)*1000,
 	}, now)
 }
 
 // accept forgets the refusal of a key, because units were given back after it.
 func (l *Limiter) accept(key string) {
-	if e := l.terms.store.get(key); e != nil {
-		e.lock()
-		defer e.unlock()
-		e.account.Accept()
+	if e := l.terms.Store.Get(key); e != nil {
+		e.Lock()
+		defer e.Unlock()
+		e.Account.Accept()
 	}
 }

@@ -56,7 +56,7 @@ func (x *explanation) whyAlone() string {
 	if x.switched == SwitchLocalOnly {
 		return "the switch of " + x.who() + " is local_only"
 	}
-	if x.l.hub.engine.Refusing(x.at.tag) {
+	if x.l.hub.engine.Refusing(x.at.Tag) {
 		return "Redis refuses the syncs of the key's slot"
 	}
 	return "Redis does not answer"
@@ -132,7 +132,7 @@ func (x *explanation) whyNoCredit() string {
 		return "only Redis knows when the queue serves a call"
 	case l.Mode() == ModeStrict:
 		return "mode strict gives no credit"
-	case !l.terms.givesCredit():
+	case !l.terms.GivesCredit():
 		return "Overshoot gives no credit"
 	case !l.party.Known(x.now):
 		return "there is no credit while the fleet's size is not known"

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
@@ -26,22 +28,22 @@ func (l *Limiter) History(ctx context.Context, key string) ([]hybridlimit.Admiss
 	if err := l.check(key, 1); err != nil {
 		return nil, err
 	}
-	at, err := l.terms.place(key)
+	at, err := l.terms.Place(key)
 	if err != nil {
 		return nil, err
 	}
-	if at.plan.Limit.Algorithm != hybridlimit.AlgSlidingLog {
-		return nil, fmt.Errorf("hybrid: History(%q): %w: %v keeps no log", key, hybridlimit.ErrUnsupported, at.plan.Limit.Algorithm)
+	if at.Plan.Limit.Algorithm != hybridlimit.AlgSlidingLog {
+		return nil, fmt.Errorf("hybrid: History(%q): %w: %v keeps no log", key, hybridlimit.ErrUnsupported, at.Plan.Limit.Algorithm)
 	}
 	return wire.ReadHistory(func(after int64) (wire.Page, error) { return l.historyPage(ctx, at, after) })
 }
 
 // historyPage asks Redis for one page, unless the breaker is open.
-func (l *Limiter) historyPage(ctx context.Context, at place, after int64) (wire.Page, error) {
+func (l *Limiter) historyPage(ctx context.Context, at keys.Place, after int64) (wire.Page, error) {
 	if l.control.Mute() {
 		return wire.Page{}, fmt.Errorf("hybrid: History: %w: the switch is %v", hybridlimit.ErrUnavailable, SwitchLocalOnly)
 	}
-	call, ok := l.hub.breaker(at.tag).Begin()
+	call, ok := l.hub.breaker(at.Tag).Begin()
 	if !ok {
 		return wire.Page{}, fmt.Errorf("hybrid: History: %w: the breaker is open", hybridlimit.ErrUnavailable)
 	}
@@ -50,7 +52,7 @@ func (l *Limiter) historyPage(ctx context.Context, at place, after int64) (wire.
 	l.hub.clock.Begin()
 	defer l.hub.clock.End()
 	sent := time.Now()
-	p, err := l.hub.runner.History(bounded, l.terms.inRedis(at), at.plan.Limit, after)
+	p, err := l.hub.runner.History(bounded, l.terms.InRedis(at), at.Plan.Limit, after)
 	l.hub.exacts.Add(1)
 	call.End(l.hub.engine.Without(time.Since(sent)), l.blame(ctx, err))
 	switch {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
@@ -122,7 +124,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	}
 	h.caller = tell.Traced(tell.Timed{Next: calls, Times: &h.syncs, Metrics: h.metrics, Gone: &h.gone}, rdb, cfg.Functions, cfg.TracerProvider)
 	h.resync = newResync(h)
-	gather := tick
+	gather := keys.Tick
 	if only != "" {
 		gather = 0 // no other limiter comes
 	}
@@ -226,18 +228,18 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 		FallbackFloor: cfg.FallbackFloor, Shadow: cfg.Shadow, LimitFor: cfg.LimitFor, Names: h.names, Clock: h.clock, Log: h.log,
 	}, shared.classes, shared.hooks(cfg.Name)) {
 		v := &Limiter{family: shared, clock: h.clock, cfg: cfg, control: view, denials: tell.NewDenials(cfg.LogDenials)}
-		v.terms = terms{
-			termsConfig: termsConfig{
+		v.terms = keys.Terms{
+			Config: keys.Config{
 				Overshoot: cfg.Overshoot, SyncEvery: cfg.SyncEvery, SyncInterval: cfg.SyncInterval, MaxWait: cfg.MaxWait,
 				FallbackFloor: cfg.FallbackFloor, Subject: cfg.Subject,
 			},
-			name: cfg.Name, clock: h.clock, control: view, store: newStore(cfg.MaxKeys, h.clock.Void), log: h.log,
-			hist: h.metrics.Histograms(v.attributes()...), engine: h.engine, names: h.names, clocks: &h.clocks, pace: &h.heart.Pace,
-			fleet: &shared.party.Census, shares: shares, overflow: overflow, broken: h.broken,
-			lost:  func(tag int) int64 { return h.resync.lost[h.server(tag)].Load() },
-			wants: h.heart.Wanted.Tell,
+			Name: cfg.Name, Clock: h.clock, Control: view, Store: keys.NewStore(cfg.MaxKeys, h.clock.Void), Log: h.log,
+			Hist: h.metrics.Histograms(v.attributes()...), Engine: h.engine, Names: h.names, Clocks: &h.clocks, Pace: &h.heart.Pace,
+			Fleet: &shared.party.Census, Shares: shares, Overflow: overflow, Broken: h.broken,
+			Lost:  func(tag int) int64 { return h.resync.lost[h.server(tag)].Load() },
+			Wants: h.heart.Wanted.Tell,
 		}
-		v.terms.count.Born = h.clock.Now()
+		v.terms.Count.Born = h.clock.Now()
 		shared.views = append(shared.views, v)
 	}
 	l := shared.views[0]
@@ -277,7 +279,11 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 	h.heart.Join()
 	if !h.beating {
 		h.beating = true
-		h.wg.Go(h.heart.Run)
+		h.wg.Add(1)
+		go func() {
+			defer h.wg.Done()
+			h.heart.Run()
+		}()
 	}
 	return l, nil
 }
@@ -287,7 +293,7 @@ func (m *family) hooks(name string) control.Hooks {
 	h := m.hub
 	hooks := control.Hooks{
 		Claim:    func(limit hybridlimit.Limit) error { return reclaim(h.identity(name), limit) },
-		VoidKeys: func() { m.each((*entry).voidLocked) },
+		VoidKeys: func() { m.each((*keys.Entry).VoidLocked) },
 		Resumed:  m.settleLater, Relimited: func() {}, Switched: func() {},
 	}
 	if m.flight != nil {
@@ -357,7 +363,7 @@ func (h *Hub) parties() []*member.Party {
 // beat is called once a second by the heartbeat's goroutine.
 func (h *Hub) beat() {
 	for _, l := range h.all() {
-		l.terms.shares.Release(h.clock.Now())
+		l.terms.Shares.Release(h.clock.Now())
 		l.control.Beat()
 		for _, v := range l.views {
 			v.beatDenials()
@@ -375,9 +381,9 @@ func (h *Hub) returnWanted(marks map[string]bool) {
 		return
 	}
 	for _, l := range h.views() {
-		l.terms.store.sweep(func(e *entry) {
-			if e.plan.Load().Window.Period > 0 && e.holds() && marks[h.names.Digest(l.cfg.Name, e.name)] {
-				e.wantedElsewhere()
+		l.terms.Store.Sweep(func(e *keys.Entry) {
+			if e.Plan.Load().Window.Period > 0 && e.Holds() && marks[h.names.Digest(l.cfg.Name, e.Name)] {
+				e.WantedElsewhere()
 			}
 		})
 	}

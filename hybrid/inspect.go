@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
@@ -104,7 +106,7 @@ func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
 	defer cancel()
-	k, err := l.hub.runner.Look(bounded, l.terms.inRedis(at), i.Limit)
+	k, err := l.hub.runner.Look(bounded, l.terms.InRedis(at), i.Limit)
 	l.hub.heart.Messages.Add(3)
 	switch {
 	case err == nil:
@@ -121,13 +123,13 @@ func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, err
 	return i, nil
 }
 
-func (l *Limiter) inspect(key string) (Inspection, place, error) {
+func (l *Limiter) inspect(key string) (Inspection, keys.Place, error) {
 	if err := l.check(key, 1); err != nil {
-		return Inspection{}, place{}, err
+		return Inspection{}, keys.Place{}, err
 	}
-	at, err := l.terms.place(key)
+	at, err := l.terms.Place(key)
 	if err != nil {
-		return Inspection{}, place{}, err
+		return Inspection{}, keys.Place{}, err
 	}
 	x := explanation{l: l, at: at}
 	x.switched, x.own = l.Switch()
@@ -135,12 +137,12 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 	x.now = l.hub.clock.Now()
 	x.account.Begin(x.word, x.now)
 	x.adapt()
-	x.conditions = l.terms.conditions(x.plan, x.now)
-	x.conditions.Broken = l.terms.alone(at.tag)
+	x.conditions = l.terms.Conditions(x.plan, x.now)
+	x.conditions.Broken = l.terms.Alone(at.Tag)
 	f := &x.conditions.Fallback
-	f.Ends = l.hub.clocks.WindowEnd(at.tag, x.conditions.Window.Period, x.now)
-	f.Share = l.terms.shares.Copy(key, f.Size, x.now)
-	x.crowded = !x.known && l.terms.crowded(key, x.now)
+	f.Ends = l.hub.clocks.WindowEnd(at.Tag, x.conditions.Window.Period, x.now)
+	f.Share = l.terms.Shares.Copy(key, f.Size, x.now)
+	x.crowded = !x.known && l.terms.Crowded(key, x.now)
 	x.explain()
 
 	a := &x.account
@@ -149,7 +151,7 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 		LimitFrom: l.control.LimitFrom(key, x.plan), Configured: l.control.State().Configured, Class: l.control.Class.Name, Floor: x.plan.Floor,
 		At: x.time(x.now).Round(0), Outcome: x.outcome, Source: x.source,
 		Shadow: l.control.Shadow.Load(), Switch: x.switched.String(), SwitchOwn: x.own,
-		Breaker: l.hub.state(at.tag).String(), Slot: at.tag,
+		Breaker: l.hub.state(at.Tag).String(), Slot: at.Tag,
 		Fleet: l.party.Size(), FleetKnown: l.party.Known(x.now), Credit: x.conditions.Credit,
 		Known: x.known, Leased: a.Held(), Owed: a.Owed(), Fallback: a.FallbackOwed(), Waiting: x.waiting,
 		Viewed: a.Viewed(),
@@ -171,7 +173,7 @@ func (l *Limiter) inspect(key string) (Inspection, place, error) {
 // explanation is a copy of the state of a key, and the outcome that follows from it.
 type explanation struct {
 	l          *Limiter
-	at         place
+	at         keys.Place
 	had        *account.Plan   // plan of the key in memory
 	standing   *account.Plan   // plan under which the key in memory decides until LimitFor is asked
 	plan       *account.Plan   // plan under which a call would be decided
@@ -195,23 +197,23 @@ type explanation struct {
 
 // look copies the key's entry, if there is one.
 func (x *explanation) look(key string) {
-	e := x.l.terms.store.peek(key)
+	e := x.l.terms.Store.Peek(key)
 	if e == nil {
 		return
 	}
-	e.lock()
-	defer e.unlock()
-	if e.dead() {
+	e.Lock()
+	defer e.Unlock()
+	if e.Dead() {
 		return
 	}
-	x.known, x.had, x.account, x.word, x.waiting = true, e.plan.Load(), e.account, account.UnitsOf(e.word.Load()), e.waiters.Len()
-	x.standing, x.asks = e.standing(), e.asks.Due(x.l.hub.clock.Now())
+	x.known, x.had, x.account, x.word, x.waiting = true, e.Plan.Load(), e.Account, account.UnitsOf(e.Word.Load()), e.Waiters.Len()
+	x.standing, x.asks = e.Standing(), e.Asks.Due(x.l.hub.clock.Now())
 }
 
 // adapt gives the copy the plan that the next call without a limit would give the key: see lockBy, and exactRange for keys that Redis
 // decides.
 func (x *explanation) adapt() {
-	x.plan = x.at.plan
+	x.plan = x.at.Plan
 	if !x.known {
 		return
 	}
@@ -329,7 +331,7 @@ func (x *explanation) explainExact() {
 	switch {
 	case !x.l.control.Exact() && r.Holds(1, x.now):
 		x.deny(hybridlimit.SourceDenyCache, min(r.Until, r.Relook), "Redis said that the log has no room for 1 unit")
-	case x.conditions.Broken && !x.l.control.Mute() && x.l.hub.breaker(x.at.tag).RetryIn() == 0:
+	case x.conditions.Broken && !x.l.control.Mute() && x.l.hub.breaker(x.at.Tag).RetryIn() == 0:
 		x.ask("the breaker lets this call see whether Redis answers again")
 	case x.conditions.Broken && x.crowded:
 		x.explainOverflow(x.whyAlone())

@@ -3,6 +3,8 @@ package hybrid
 import (
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
@@ -16,7 +18,7 @@ const maxCommon = 4
 // commonPart is one limit of the fast path.
 type commonPart struct {
 	ask  *hybridlimit.Ask
-	e    *entry
+	e    *keys.Entry
 	plan *account.Plan
 	kind account.BudgetKind // of the word
 }
@@ -37,7 +39,7 @@ func (h *Hub) allCommon(asks []hybridlimit.Ask) (res hybridlimit.Result, ok bool
 			return res, false
 		}
 		denies = denies || p.kind == account.DenyBudget
-		for ; at > 0 && lockOrder(p.e.of, p.ask.Key, parts[at-1].e.of, parts[at-1].ask.Key) < 0; at-- {
+		for ; at > 0 && lockOrder(p.e.Terms, p.ask.Key, parts[at-1].e.Terms, parts[at-1].ask.Key) < 0; at-- {
 			parts[at] = parts[at-1]
 		}
 		if parts[at] = p; at > 0 && parts[at-1].e == p.e { // the units of one key must be added up
@@ -48,7 +50,7 @@ func (h *Hub) allCommon(asks []hybridlimit.Ask) (res hybridlimit.Result, ok bool
 		return denyAll(parts)
 	}
 	for i := range parts {
-		parts[i].e.mu.Lock()
+		parts[i].e.Hold()
 	}
 	if ok = spendAll(parts); ok {
 		for i := range parts {
@@ -58,7 +60,7 @@ func (h *Hub) allCommon(asks []hybridlimit.Ask) (res hybridlimit.Result, ok bool
 		}
 	}
 	for i := range parts {
-		parts[i].e.mu.Unlock()
+		parts[i].e.Release()
 	}
 	return res, ok
 }
@@ -69,22 +71,22 @@ func (p *commonPart) find(h *Hub) bool {
 	if !ok || l == nil || l.hub != h || p.ask.N < 1 {
 		return false
 	}
-	if p.e = l.terms.store.get(p.ask.Key); p.e == nil {
+	if p.e = l.terms.Store.Get(p.ask.Key); p.e == nil {
 		return false
 	}
-	p.plan = p.e.plan.Load()
+	p.plan = p.e.Plan.Load()
 	return p.plan.From != account.FromCall && p.ask.N <= p.plan.Burst && p.decides()
 }
 
 // decides reports whether the word can decide the ask, and notes its kind. Without the entry's lock, that can be over at once. A
 // denial of several units needs the account, and a limit in shadow admits the call that its word denies.
 func (p *commonPart) decides() bool {
-	w := p.e.word.Load()
-	if p.kind = account.KindOf(w); account.Over(w, p.e.of.clock.Epoch()) {
+	w := p.e.Word.Load()
+	if p.kind = account.KindOf(w); account.Over(w, p.e.Terms.Clock.Epoch()) {
 		return false
 	}
 	if p.kind == account.DenyBudget {
-		return p.ask.N == 1 && !p.e.of.control.Shadow.Load()
+		return p.ask.N == 1 && !p.e.Terms.Control.Shadow.Load()
 	}
 	return account.UnitsOf(w) >= p.ask.N
 }
@@ -93,7 +95,7 @@ func (p *commonPart) decides() bool {
 func (p *commonPart) common() bool {
 	kind := p.kind
 	p.ask.Result = hybridlimit.Result{}
-	return p.e.plan.Load() == p.plan && p.decides() && p.kind == kind && p.e.of.common(p.e, p.plan, p.ask.N, &p.ask.Result)
+	return p.e.Plan.Load() == p.plan && p.decides() && p.kind == kind && p.e.Terms.Common(p.e, p.plan, p.ask.N, &p.ask.Result)
 }
 
 // spendAll spends the units of all parts, or of none. Call it with the entries locked.
@@ -112,9 +114,9 @@ func spendAll(parts []commonPart) bool {
 
 // putBack puts the spent units back into the word, as if there had been no call.
 func (p *commonPart) putBack() {
-	p.e.word.Add(uint64(p.ask.N))
+	p.e.Word.Add(uint64(p.ask.N))
 	if p.ask.N > 1 {
-		p.e.of.count.Words[p.kind].More.Add(1 - p.ask.N)
+		p.e.Terms.Count.Words[p.kind].More.Add(1 - p.ask.N)
 	}
 }
 
@@ -129,12 +131,12 @@ func denyAll(parts []commonPart) (res hybridlimit.Result, ok bool) {
 		if p.kind != account.DenyBudget {
 			continue
 		}
-		if wait := p.e.of.retryFromWord(p.e, p.plan, p.ask.N); worst == nil || wait > longest {
+		if wait := p.e.Terms.RetryFromWord(p.e, p.plan, p.ask.N); worst == nil || wait > longest {
 			worst, longest = p, wait
 		}
 	}
-	worst.e.mu.Lock()
-	defer worst.e.mu.Unlock()
+	worst.e.Hold()
+	defer worst.e.Release()
 	if !worst.common() {
 		return res, false
 	}

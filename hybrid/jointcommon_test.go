@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
@@ -39,8 +41,8 @@ func twoOfAHub(t *testing.T) (h *Hub, a, b *Limiter) {
 func warm(t *testing.T, l *Limiter) {
 	t.Helper()
 	for range 20 {
-		if e := l.terms.store.get("k"); e != nil {
-			if w := e.word.Load(); !account.Over(w, l.clock.Epoch()) && account.KindOf(w) != account.DenyBudget && account.UnitsOf(w) >= 100 {
+		if e := l.terms.Store.Get("k"); e != nil {
+			if w := e.Word.Load(); !account.Over(w, l.clock.Epoch()) && account.KindOf(w) != account.DenyBudget && account.UnitsOf(w) >= 100 {
 				return
 			}
 		}
@@ -111,7 +113,7 @@ func TestAllCommonPutsBack(t *testing.T) {
 				t.Fatalf("%+v, %v", res, err)
 			}
 		}
-		more := &a.terms.count.Words[parts[0].kind].More
+		more := &a.terms.Count.Words[parts[0].kind].More
 		before, counted := unitsInWord(a), more.Load()
 		if spendAll(parts) || unitsInWord(a) != before || unitsInWord(b) != 1 {
 			t.Errorf("%d units of %d are left, and %d of 1", unitsInWord(a), before, unitsInWord(b))
@@ -158,7 +160,7 @@ func TestAllCommonDenies(t *testing.T) {
 			t.Errorf("%d units of %d are left; the denials are counted %v, before %v", unitsInWord(a), before, got, denied)
 		}
 		slow, err := h.allowJoint(t.Context(), []joint{{a, "k", 7}, {shut["minute"], "k", 1}, {shut["hour"], "k", 1}}, make([]hybridlimit.Ask, 3))
-		if err != nil || slow.Allowed || slow.Policy != res.Policy || slow.Source != res.Source || (slow.RetryAfter-res.RetryAfter).Abs() > 2*tick {
+		if err != nil || slow.Allowed || slow.Policy != res.Policy || slow.Source != res.Source || (slow.RetryAfter-res.RetryAfter).Abs() > 2*keys.Tick {
 			t.Errorf("the slow path says %+v, %v; want %+v", slow, err, res)
 		}
 		if n := testing.AllocsPerRun(50, func() { res, _ = hybridlimit.AllowAll(t.Context(), asks...) }); n != 0 || res.Allowed {
@@ -221,7 +223,7 @@ func ofAnotherHub(h *Hub) *Limiter {
 	return nil
 }
 
-func unitsInWord(l *Limiter) int64 { return account.UnitsOf(l.terms.store.get("k").word.Load()) }
+func unitsInWord(l *Limiter) int64 { return account.UnitsOf(l.terms.Store.Get("k").Word.Load()) }
 
 // BenchmarkAllowAll compares a call under two hot limits with a call under one.
 func BenchmarkAllowAll(b *testing.B) {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
@@ -15,7 +17,7 @@ import (
 type Key struct {
 	l   *Limiter
 	key string
-	e   atomic.Pointer[entry] // nil or evicted: the next call looks the entry up
+	e   atomic.Pointer[keys.Entry] // nil or evicted: the next call looks the entry up
 }
 
 // Key returns a handle of key. Keeping it does not keep the key in memory: the key
@@ -26,7 +28,7 @@ func (l *Limiter) Key(key string) *Key { return &Key{l: l, key: strings.Clone(ke
 // Allow is AllowN with a cost of 1. It is written out: see Limiter.common.
 func (k *Key) Allow(ctx context.Context) (res hybridlimit.Result, err error) {
 	if e := k.e.Load(); e != nil {
-		if r := e.plan.Load(); r.From != account.FromCall && k.l.terms.common(e, r, 1, &res) {
+		if r := e.Plan.Load(); r.From != account.FromCall && k.l.terms.Common(e, r, 1, &res) {
 			return res, nil
 		}
 	}
@@ -36,7 +38,7 @@ func (k *Key) Allow(ctx context.Context) (res hybridlimit.Result, err error) {
 // AllowN is Limiter.AllowN of the handle's key.
 func (k *Key) AllowN(ctx context.Context, n int64) (res hybridlimit.Result, err error) {
 	if e := k.e.Load(); e != nil && n > 0 {
-		if r := e.plan.Load(); r.From != account.FromCall && k.l.terms.common(e, r, n, &res) {
+		if r := e.Plan.Load(); r.From != account.FromCall && k.l.terms.Common(e, r, n, &res) {
 			return res, nil
 		}
 	}
@@ -46,7 +48,7 @@ func (k *Key) AllowN(ctx context.Context, n int64) (res hybridlimit.Result, err 
 // slow is AllowN, and stores the key's entry for the next call.
 func (k *Key) slow(ctx context.Context, n int64) (hybridlimit.Result, error) {
 	res, err := k.l.AllowN(ctx, k.key, n)
-	if e := k.l.terms.store.get(k.key); e != nil && e != k.e.Load() {
+	if e := k.l.terms.Store.Get(k.key); e != nil && e != k.e.Load() {
 		k.e.Store(e)
 	}
 	return res, err

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
@@ -29,7 +31,7 @@ type Limiter struct {
 	clock   *clock.Clock // the hub's; a copy of the pointer saves one load
 	cfg     Config
 	control *control.View // which limit, mode and switch is in force
-	terms   terms         // what its keys share
+	terms   keys.Terms    // what its keys share
 	denials tell.Denials
 	lines   waiting.Lines // of Wait
 }
@@ -51,9 +53,9 @@ type family struct {
 }
 
 // each calls f for every entry of all classes, outside the locks of the shards.
-func (m *family) each(f func(*entry)) {
+func (m *family) each(f func(*keys.Entry)) {
 	for _, v := range m.views {
-		v.terms.store.each(f)
+		v.terms.Store.Each(f)
 	}
 }
 
@@ -157,8 +159,8 @@ func (l *Limiter) shut() {
 
 // Allow is AllowN with a cost of 1. The code is repeated rather than called, because it is the fast path: see common.
 func (l *Limiter) Allow(ctx context.Context, key string) (res hybridlimit.Result, err error) {
-	if e := l.terms.store.get(key); e != nil {
-		if r := e.plan.Load(); r.From != account.FromCall && l.terms.common(e, r, 1, &res) {
+	if e := l.terms.Store.Get(key); e != nil {
+		if r := e.Plan.Load(); r.From != account.FromCall && l.terms.Common(e, r, 1, &res) {
 			return res, nil
 		}
 	}
@@ -173,8 +175,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res hybridlimit.Result
 // does not know, a message to Redis that takes nothing supplies Remaining.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res hybridlimit.Result, err error) {
 	// A key in memory was checked when it was added.
-	if e := l.terms.store.get(key); e != nil && n > 0 {
-		if r := e.plan.Load(); r.From != account.FromCall && l.terms.common(e, r, n, &res) {
+	if e := l.terms.Store.Get(key); e != nil && n > 0 {
+		if r := e.Plan.Load(); r.From != account.FromCall && l.terms.Common(e, r, n, &res) {
 			return res, nil
 		}
 	}
@@ -212,20 +214,12 @@ func (l *Limiter) answerUnder(r *account.Plan, key string, res hybridlimit.Resul
 
 // tally counts a decision and applies Shadow.
 func (l *Limiter) tally(res hybridlimit.Result, n int64) hybridlimit.Result {
-	l.terms.count.Decided(res.Source, res.Allowed, n)
+	l.terms.Count.Decided(res.Source, res.Allowed, n)
 	return l.control.Shadowed(res, n)
 }
 
-// place is where a key lives.
-type place struct {
-	plan *account.Plan // of this key's limit
-	tag  int
-	key  string // the caller's
-	from control.Question
-}
-
 // born returns the time at which the limiter was made, on the hub's clock.
-func (l *Limiter) born() int64 { return l.terms.count.Born }
+func (l *Limiter) born() int64 { return l.terms.Count.Born }
 
 // limitFor returns the limit of a key, as a call without a limit would get it.
 func (l *Limiter) limitFor(key string) hybridlimit.Limit {
@@ -236,7 +230,7 @@ func (l *Limiter) limitFor(key string) hybridlimit.Limit {
 // sized logs once that the credit of a key is 0 units in a fleet of so many accounts.
 func (l *Limiter) sized(accounts int64) {
 	p := l.control.Plan()
-	if l.small || !l.terms.givesCredit() || account.Static(p.Limit) || l.terms.credit(p, accounts) > 0 {
+	if l.small || !l.terms.GivesCredit() || account.Static(p.Limit) || l.terms.Credit(p, accounts) > 0 {
 		return
 	}
 	l.small = true

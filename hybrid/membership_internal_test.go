@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
@@ -41,7 +43,7 @@ func TestFastPathEndsBeforeTheMembership(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.Release()
-			time.Sleep(tick)
+			time.Sleep(keys.Tick)
 		}
 		link.Pause()
 		// The count of the fleet becomes stale after 1.5 s, which also ends the fast path. It does not if the answer
@@ -49,7 +51,7 @@ func TestFastPathEndsBeforeTheMembership(t *testing.T) {
 		h.clock.EndAll(math.MaxInt64)
 		var fast, slow time.Duration // the ages of the last calls
 		var ends time.Duration
-		for began := time.Now(); time.Since(began) < 3*time.Second; time.Sleep(tick) {
+		for began := time.Now(); time.Since(began) < 3*time.Second; time.Sleep(keys.Tick) {
 			synctest.Wait()
 			var res hybridlimit.Result
 			now := time.Duration(h.clock.Now())
@@ -68,12 +70,12 @@ func TestFastPathEndsBeforeTheMembership(t *testing.T) {
 		switch before := ends - fast; {
 		case fast == 0:
 			t.Error("no call is on the fast path")
-		case before < 300*time.Millisecond-tick:
+		case before < 300*time.Millisecond-keys.Tick:
 			t.Errorf("the last call on the fast path began %v before the end of the membership, want 300 ms", before)
 		case before > 310*time.Millisecond:
 			t.Errorf("the last call on the fast path began %v before the end of the membership, too early", before)
 		}
-		if before := ends - slow; before <= 0 || before > 2*tick {
+		if before := ends - slow; before <= 0 || before > 2*keys.Tick {
 			t.Errorf("the last call began %v before the end of the membership", before)
 		}
 	})

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
 	"go.opentelemetry.io/otel/metric"
@@ -32,19 +34,19 @@ func TestSyncsDoNotAllocateForMetrics(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			if (l.terms.hist == nil) != (cfg.MeterProvider == nil) {
-				t.Fatalf("histograms %v with provider %v", l.terms.hist, cfg.MeterProvider)
+			if (l.terms.Hist == nil) != (cfg.MeterProvider == nil) {
+				t.Fatalf("histograms %v with provider %v", l.terms.Hist, cfg.MeterProvider)
 			}
 			synctest.Wait()
-			e, _, err := l.terms.lock("k", nil)
+			e, _, err := l.terms.Lock("k", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			e.unlock()
-			in := e.plan.Load().Bucket
+			e.Unlock()
+			in := e.Plan.Load().Bucket
 			for what, note := range map[string]func(){
-				"debt": func() { l.terms.found(in, -in.Unit) }, "no debt": func() { l.terms.found(in, in.Unit) },
-				"an age": func() { l.terms.hist.Stale(1) }, "no age": func() { l.terms.hist.Stale(-1) },
+				"debt": func() { l.terms.Found(in, -in.Unit) }, "no debt": func() { l.terms.Found(in, in.Unit) },
+				"an age": func() { l.terms.Hist.Stale(1) }, "no age": func() { l.terms.Hist.Stale(-1) },
 			} {
 				if n := testing.AllocsPerRun(100, note); n != 0 {
 					t.Errorf("provider %v: noting %s allocates %v times", cfg.MeterProvider, what, n)
@@ -96,11 +98,11 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		e, _, err := l.terms.lock("k", nil)
+		e, _, err := l.terms.Lock("k", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.unlock()
+		e.Unlock()
 		answer := ratesync.Answer{RedisNow: 1}
 		sync := func() {
 			charge(e)
@@ -111,19 +113,19 @@ func TestInstrumentsRunUnderNoLock(t *testing.T) {
 		looks := 0
 		look := func() {
 			looks++
-			if !e.tryLock() {
+			if !e.TryLock() {
 				t.Errorf("record %d: the entry is locked", looks)
 				return
 			}
-			e.unlock()
+			e.Unlock()
 		}
-		l.terms.hist = &tell.Histograms{Overshoot: lookingInt64{look: look}, Staleness: lookingFloat64{look: look}}
+		l.terms.Hist = &tell.Histograms{Overshoot: lookingInt64{look: look}, Staleness: lookingFloat64{look: look}}
 		sync()
 		charge(e)
 		e.Freeze(time.Time{})
-		e.lock()
-		e.asks = evicted
-		e.unlock()
+		e.Lock()
+		e.Asks = keys.Evicted
+		e.Unlock()
 		e.Settle(answer)
 		if looks != 4 {
 			t.Errorf("%d records, want 4", looks)
@@ -139,26 +141,26 @@ func TestDebtIsRoundedUp(t *testing.T) {
 		r.Bucket.Cap: 0, 1: 0, 0: 0, -1: 1, -r.Bucket.Unit: 1, -r.Bucket.Unit - 1: 2, -r.Bucket.Cap: 5,
 	} {
 		var l Limiter
-		l.terms.found(r.Bucket, level)
-		if got := l.terms.count.Worst.Load(); got != want || (want > 0) != (l.terms.count.Indebted.Load() == 1) {
+		l.terms.Found(r.Bucket, level)
+		if got := l.terms.Count.Worst.Load(); got != want || (want > 0) != (l.terms.Count.Indebted.Load() == 1) {
 			t.Errorf("level %d is a debt of %d, want %d", level, got, want)
 		}
 	}
 	var l Limiter
 	for _, units := range []int64{1, 3, 2} {
-		l.terms.found(r.Bucket, -units*r.Bucket.Unit)
+		l.terms.Found(r.Bucket, -units*r.Bucket.Unit)
 	}
-	if worst, n := l.terms.count.Worst.Load(), l.terms.count.Indebted.Load(); worst != 3 || n != 3 {
+	if worst, n := l.terms.Count.Worst.Load(), l.terms.Count.Indebted.Load(); worst != 3 || n != 3 {
 		t.Errorf("debts of 1, 3 and 2: largest %d of %d", worst, n)
 	}
 }
 
 // charge makes an entry owe one unit more.
-func charge(e *entry) {
-	e.lock()
-	defer e.unlock()
-	now := e.of.clock.Now()
-	c := e.conditions(e.plan.Load(), now)
-	e.begin(now)
-	e.account.Charge(&c, 1, now)
+func charge(e *keys.Entry) {
+	e.Lock()
+	defer e.Unlock()
+	now := e.Terms.Clock.Now()
+	c := e.Conditions(e.Plan.Load(), now)
+	e.Begin(now)
+	e.Account.Charge(&c, 1, now)
 }

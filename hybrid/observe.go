@@ -43,7 +43,7 @@ func (h *Hub) observe(o metric.Observer, in *tell.Instruments) {
 		of := func(kv ...attribute.KeyValue) metric.MeasurementOption {
 			return metric.WithAttributes(append(kv, own...)...)
 		}
-		c := &l.terms.count
+		c := &l.terms.Count
 		allowed, denied, admitted := c.Tally() // h.Stats above has drained the budgets
 		for i := range hybridlimit.NumSources {
 			src := tell.AttrSource.String(hybridlimit.Source(i).String())
@@ -78,15 +78,15 @@ func (h *Hub) observe(o metric.Observer, in *tell.Instruments) {
 		o.ObserveInt64(in.Units, c.Forgiven.Load(), of(tell.AttrFate.String("forgiven")))
 		o.ObserveInt64(in.Units, c.Returned.Load(), of(tell.AttrFate.String("returned")))
 		o.ObserveInt64(in.Units, c.Refunded.Load(), of(tell.AttrFate.String("refunded")))
-		o.ObserveInt64(in.Evictions, int64(l.terms.store.evicted.Load()), of())
-		o.ObserveInt64(in.Refusals, int64(l.terms.store.refused.Load()), of())
+		o.ObserveInt64(in.Evictions, int64(l.terms.Store.Evicted.Load()), of())
+		o.ObserveInt64(in.Refusals, int64(l.terms.Store.Refused.Load()), of())
 		o.ObserveInt64(in.Overflow, c.Overflow.Load(), of())
-		owed, held := l.terms.books()
+		owed, held := l.terms.Books()
 		o.ObserveInt64(in.Owed, owed, of())
 		o.ObserveInt64(in.Held, held, of())
 		o.ObserveInt64(in.Resyncs, c.Resynced.Load(), of())
-		o.ObserveInt64(in.Credit, l.terms.creditNow(), of())
-		o.ObserveInt64(in.Keys, l.terms.store.keys.Load(), of())
+		o.ObserveInt64(in.Credit, l.terms.CreditNow(), of())
+		o.ObserveInt64(in.Keys, l.terms.Store.Keys.Load(), of())
 	}
 }
 
@@ -105,7 +105,7 @@ func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
 	case hybridlimit.SourceLease:
 		return decides{allow: !exactly}
 	case hybridlimit.SourceCredit:
-		return decides{allow: !exactly && l.terms.givesCredit()}
+		return decides{allow: !exactly && l.terms.GivesCredit()}
 	case hybridlimit.SourceRedis, hybridlimit.SourceFallback, hybridlimit.SourceSwitch:
 		return decides{true, true}
 	case hybridlimit.SourceDenyCache:

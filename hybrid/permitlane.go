@@ -137,7 +137,7 @@ func (p *permitLane) take(h *Hub, may bool) (m permits.Message, keys []*permitEn
 		}
 		m.Ops = append(m.Ops, op)
 		e.shard.mu.Unlock()
-		e.lim.base.terms.count.Ops.Add(1)
+		e.lim.base.terms.Count.Ops.Add(1)
 		names = append(names, h.names.Held(e.tag, e.lim.base.cfg.Name, e.key))
 	}
 	p.flight++

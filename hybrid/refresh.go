@@ -18,11 +18,11 @@ func (l *Limiter) Invalidate(key string) error {
 	}
 	l.control.Questions.Voids.Add(1) // before the look: a key that comes into memory during it has seen the number
 	for _, v := range l.views {
-		if e := v.terms.store.peek(key); e != nil {
-			e.lock()
-			e.begin(l.hub.clock.Now()) // ends the budget
-			e.void()
-			e.unlock()
+		if e := v.terms.Store.Peek(key); e != nil {
+			e.Lock()
+			e.Begin(l.hub.clock.Now()) // ends the budget
+			e.Void()
+			e.Unlock()
 		}
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
@@ -92,23 +94,23 @@ func TestNoBudgetBesideAQuestion(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		e := l.terms.store.get("k")
+		e := l.terms.Store.Get("k")
 		loads := func() bool {
-			e.lock()
-			ev := e.event()
-			ev.end(account.Verdict{})
-			return e.word.Load() != 0
+			e.Lock()
+			ev := e.Event()
+			ev.End(account.Verdict{})
+			return e.Word.Load() != 0
 		}
-		was := e.asks
+		was := e.Asks
 		for _, c := range []struct {
 			name  string
 			asks  refresh.Deadline
 			loads bool
-		}{{"asked", was, true}, {"to be asked", was.Void(), false}, {"blocked", was.With(standsBlocked), false}, {"unlimited", was.With(standsUnlimited), false}} {
-			if e.asks = c.asks; loads() != c.loads {
+		}{{"asked", was, true}, {"to be asked", was.Void(), false}, {"blocked", was.With(keys.StandsBlocked), false}, {"unlimited", was.With(keys.StandsUnlimited), false}} {
+			if e.Asks = c.asks; loads() != c.loads {
 				t.Errorf("%s: an event loads a budget: %v, want %v", c.name, !c.loads, c.loads)
 			}
 		}
-		e.asks = was
+		e.Asks = was
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
@@ -95,38 +97,38 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 		l.logDenial(key, nil, n, &res)
 		return res, back, nil
 	}
-	at, err := l.terms.place(key)
+	at, err := l.terms.Place(key)
 	if err != nil {
 		return res, back, err
 	}
-	res = hybridlimit.Result{Limit: at.plan.Burst, Policy: l.cfg.Name}
-	if res, ok := static(at.plan, res, n); ok {
+	res = hybridlimit.Result{Limit: at.Plan.Burst, Policy: l.cfg.Name}
+	if res, ok := static(at.Plan, res, n); ok {
 		return l.answer(key, res, n), back, nil
 	}
 	if n > res.Limit {
 		return res, back, exceeds(key, n, res.Limit)
 	}
 	res, back, err = l.bookAt(ctx, key, at, res, n, most, true)
-	if at.plan.Window.Period == 0 && at.plan.Kind != algo.KindLog {
-		back.each = time.Duration(at.plan.Each())
+	if at.Plan.Window.Period == 0 && at.Plan.Kind != algo.KindLog {
+		back.each = time.Duration(at.Plan.Each())
 	}
 	return res, back, err
 }
 
 // bookAt is book for a key and its plan. retry: if Redis refuses, and units have come to this process meanwhile, it books
 // once more.
-func (l *Limiter) bookAt(ctx context.Context, key string, at place, res hybridlimit.Result, n, most int64, retry bool) (_ hybridlimit.Result, back booked, err error) {
-	var e *entry
+func (l *Limiter) bookAt(ctx context.Context, key string, at keys.Place, res hybridlimit.Result, n, most int64, retry bool) (_ hybridlimit.Result, back booked, err error) {
+	var e *keys.Entry
 	var w *account.Waiter
 	var again bool
-	if !l.control.Exactly(at.plan) {
+	if !l.control.Exactly(at.Plan) {
 		var v account.Verdict
 		if e, v, w, again, err = l.inHand(key, at, n, &back); err != nil {
 			return hybridlimit.Result{}, back, err
 		}
 		back.kept = e != nil
 		if v.Source != hybridlimit.SourceUnknown {
-			return l.answer(key, l.terms.fill(res, at.plan, v, n), n), back, nil
+			return l.answer(key, l.terms.Fill(res, at.Plan, v, n), n), back, nil
 		}
 	}
 	inHand := back // the results of this function change when the caller leaves, and the booking goes on
@@ -137,7 +139,7 @@ func (l *Limiter) bookAt(ctx context.Context, key string, at place, res hybridli
 
 // bookInRedis is the part of bookAt that asks Redis. w is as for settled.
 func (l *Limiter) bookInRedis(
-	ctx context.Context, key string, at place, e *entry, w *account.Waiter, again bool, res hybridlimit.Result, back booked, n, most int64, retry bool,
+	ctx context.Context, key string, at keys.Place, e *keys.Entry, w *account.Waiter, again bool, res hybridlimit.Result, back booked, n, most int64, retry bool,
 ) (hybridlimit.Result, booked, error) {
 	if e != nil { // Redis must count all units that it does not know of before it books
 		if ok, err := l.settled(ctx, e, w, again); !ok {
@@ -161,10 +163,10 @@ func (l *Limiter) bookInRedis(
 		res, err := l.exactFallback(key, at, res, n)
 		return res, back, err
 	}
-	back.op = at.plan.Cancel(ans, now)
+	back.op = at.Plan.Cancel(ans, now)
 	back.taken.At, back.taken.Direct = back.op.RefundAt, back.op.Refund > 0
-	res = l.terms.fill(res, at.plan, said(at.plan, ans, n), n)
-	res.ResetAfter = time.Duration(at.plan.Reset(ans)) * time.Microsecond
+	res = l.terms.Fill(res, at.Plan, said(at.Plan, ans, n), n)
+	res.ResetAfter = time.Duration(at.Plan.Reset(ans)) * time.Microsecond
 	return l.answer(key, res, n), back, nil
 }
 
@@ -176,15 +178,15 @@ func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back booked
 	if _, ok := l.uncounted(0); ok && back.op.Refund == 0 {
 		return nil
 	}
-	at, err := l.terms.place(key)
-	if err != nil || account.Static(at.plan.Limit) {
+	at, err := l.terms.Place(key)
+	if err != nil || account.Static(at.Plan.Limit) {
 		return err
 	}
 	return l.takeBack(ctx, key, at, n, back)
 }
 
 // takeBack is giveBack for a key whose place is known. It runs no callback of the user.
-func (l *Limiter) takeBack(ctx context.Context, key string, at place, n int64, back booked) (err error) {
+func (l *Limiter) takeBack(ctx context.Context, key string, at keys.Place, n int64, back booked) (err error) {
 	if back.op.Refund > 0 && !back.kept {
 		_, err = l.refundNow(ctx, key, at, back.op)
 		return err
@@ -197,76 +199,60 @@ func (l *Limiter) takeBack(ctx context.Context, key string, at place, n int64, b
 // a direct call is about to ask for them, and v.Source is SourceUnknown. If Redis does not know of all units that were
 // admitted or given back, w waits for the next answer. twice reports whether w needs the answer after that too, because
 // a sync without these units is in flight.
-func (l *Limiter) inHand(key string, at place, n int64, back *booked) (e *entry, v account.Verdict, w *account.Waiter, twice bool, err error) {
-	e, _, err = l.terms.lockAt(key, at)
+func (l *Limiter) inHand(key string, at keys.Place, n int64, back *booked) (e *keys.Entry, v account.Verdict, w *account.Waiter, twice bool, err error) {
+	e, _, err = l.terms.LockAt(key, at)
 	if e == nil || err != nil {
 		return nil, account.Verdict{}, nil, false, err
 	}
-	ev := e.event()
-	v, decided := e.account.DirectBegin(&ev.conditions, n, ev.now)
-	back.taken = account.Taken{At: e.moment(&ev.conditions, ev.now+v.Delay), Ns: ev.now}
+	ev := e.Event()
+	v, decided := e.Account.DirectBegin(&ev.Conditions, n, ev.Now)
+	back.taken = account.Taken{At: e.Moment(&ev.Conditions, ev.Now+v.Delay), Ns: ev.Now}
 	if !decided {
 		var must bool
-		if must, twice = e.account.MustSettle(); must {
-			w, v.Sync = e.expect(), account.SyncNow
+		if must, twice = e.Account.MustSettle(); must {
+			w, v.Sync = e.Expect(), account.SyncNow
 		}
 	}
-	return e, ev.end(v), w, twice, nil
-}
-
-// expect adds a waiter for the next answer; it asks for no units. Call it under e.mu, and have the entry synced.
-func (e *entry) expect() *account.Waiter {
-	w := account.NewWaiter(0, e.plan.Load())
-	e.waiters.Add(w)
-	return w
+	return e, ev.End(v), w, twice, nil
 }
 
 // settled waits until Redis knows of all units that were admitted or given back before w. It returns false if Redis
 // does not know of them in time.
-func (l *Limiter) settled(ctx context.Context, e *entry, w *account.Waiter, twice bool) (bool, error) {
+func (l *Limiter) settled(ctx context.Context, e *keys.Entry, w *account.Waiter, twice bool) (bool, error) {
 	for w != nil {
 		if v, err := l.wait(ctx, e, w, l.hub.clock.Now(), l.patience()); err != nil || v.Source != hybridlimit.SourceRedis {
 			return false, err
 		}
 		if w = nil; twice {
 			twice = false
-			e.lock()
-			if e.dead() {
-				e.unlock()
+			e.Lock()
+			if e.Dead() {
+				e.Unlock()
 				return false, nil
 			}
-			ev := e.event()
-			w = e.expect()
-			ev.end(account.Verdict{Sync: account.SyncNow})
+			ev := e.Event()
+			w = e.Expect()
+			ev.End(account.Verdict{Sync: account.SyncNow})
 		}
 	}
 	return true, nil
 }
 
-// moment returns a time in the form of algo.Op.RefundAt: the number of the window, or µs of Redis time; 0: not known.
-func (e *entry) moment(c *account.Conditions, at int64) int64 {
-	at = max(0, e.of.clocks.Redis(e.tag(), at))
-	if c.Window.Period > 0 {
-		return c.Window.Number(at)
-	}
-	return at
-}
-
 // beside tells the account of an entry that a direct call for n units has ended. It reports whether the process may hold units
 // of the key.
-func (l *Limiter) beside(e *entry, n int64, ans wire.Answer) (holds bool) {
+func (l *Limiter) beside(e *keys.Entry, n int64, ans wire.Answer) (holds bool) {
 	if e == nil {
 		return false
 	}
-	e.lock()
-	if e.dead() {
-		e.unlock()
+	e.Lock()
+	if e.Dead() {
+		e.Unlock()
 		return false
 	}
-	ev := e.event()
-	e.account.DirectEnd(&ev.conditions, n, ans.Granted)
-	holds = e.account.MayHold()
-	ev.end(account.Verdict{})
+	ev := e.Event()
+	e.Account.DirectEnd(&ev.Conditions, n, ans.Granted)
+	holds = e.Account.MayHold()
+	ev.End(account.Verdict{})
 	return holds
 }
 
@@ -281,12 +267,12 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 	if res, ok := l.uncounted(0); ok {
 		return res, nil
 	}
-	at, err := l.terms.place(key)
+	at, err := l.terms.Place(key)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if account.Static(at.plan.Limit) {
-		return hybridlimit.Result{Allowed: true, Limit: at.plan.Burst, Policy: l.cfg.Name, Source: hybridlimit.SourceStatic}, nil
+	if account.Static(at.Plan.Limit) {
+		return hybridlimit.Result{Allowed: true, Limit: at.Plan.Burst, Policy: l.cfg.Name, Source: hybridlimit.SourceStatic}, nil
 	}
 	return l.refundLater(ctx, key, at, n, booked{taken: account.Taken{At: ofNow}}, account.SyncLazily)
 }
@@ -296,46 +282,46 @@ const ofNow = -1
 
 // refundLater gives back n units with a sync, or at once if there is no memory for the key. Units that Redis does not
 // know of are given back in memory only.
-func (l *Limiter) refundLater(ctx context.Context, key string, at place, n int64, back booked, soon account.Sync) (hybridlimit.Result, error) {
-	var e *entry
-	if !l.control.Exactly(at.plan) {
+func (l *Limiter) refundLater(ctx context.Context, key string, at keys.Place, n int64, back booked, soon account.Sync) (hybridlimit.Result, error) {
+	var e *keys.Entry
+	if !l.control.Exactly(at.Plan) {
 		var err error
-		if e, _, err = l.terms.lockAt(key, at); err != nil {
+		if e, _, err = l.terms.LockAt(key, at); err != nil {
 			return hybridlimit.Result{}, err
 		}
 	}
 	if e == nil {
 		return l.refundNow(ctx, key, at, algo.Op{Refund: n, RefundAt: max(0, back.taken.At)})
 	}
-	ev := e.event()
+	ev := e.Event()
 	taken := back.taken
 	if taken.At == ofNow {
-		if taken.At = 0; ev.conditions.Window.Period > 0 {
-			taken.At = e.moment(&ev.conditions, ev.now)
+		if taken.At = 0; ev.Conditions.Window.Period > 0 {
+			taken.At = e.Moment(&ev.Conditions, ev.Now)
 		}
 	}
-	next, books := e.account.Refund(&ev.conditions, n, taken, soon)
-	l.terms.count.Book(books)
-	v := ev.end(account.Verdict{Sync: next})
-	res := hybridlimit.Result{Allowed: true, Limit: at.plan.Burst, Policy: l.cfg.Name}
-	res.Source, res.Remaining = hybridlimit.SourceCredit, remaining(v)
-	res.ResetAfter = l.terms.resetAfter(at.plan, v.Left, v.Ends)
+	next, books := e.Account.Refund(&ev.Conditions, n, taken, soon)
+	l.terms.Count.Book(books)
+	v := ev.End(account.Verdict{Sync: next})
+	res := hybridlimit.Result{Allowed: true, Limit: at.Plan.Burst, Policy: l.cfg.Name}
+	res.Source, res.Remaining = hybridlimit.SourceCredit, keys.Remaining(v)
+	res.ResetAfter = l.terms.ResetAfter(at.Plan, v.Left, v.Ends)
 	return res, nil
 }
 
 // refundNow gives units back with a message of its own, which is sent once.
-func (l *Limiter) refundNow(ctx context.Context, key string, at place, op algo.Op) (hybridlimit.Result, error) {
+func (l *Limiter) refundNow(ctx context.Context, key string, at keys.Place, op algo.Op) (hybridlimit.Result, error) {
 	ans, _, ok := l.askWithin(ctx, at, op, l.patience())
 	if !ok {
 		return hybridlimit.Result{}, errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 	}
 	l.accept(key)
-	l.terms.count.Returned.Add(op.Refund)
-	l.terms.count.Refunded.Add(op.Refund)
+	l.terms.Count.Returned.Add(op.Refund)
+	l.terms.Count.Refunded.Add(op.Refund)
 	return hybridlimit.Result{
-		Allowed: true, Limit: at.plan.Burst, Policy: l.cfg.Name, Source: hybridlimit.SourceRedis,
-		Remaining:  at.plan.Units(ans.Level),
-		ResetAfter: time.Duration(at.plan.Reset(ans)) * time.Microsecond,
+		Allowed: true, Limit: at.Plan.Burst, Policy: l.cfg.Name, Source: hybridlimit.SourceRedis,
+		Remaining:  at.Plan.Units(ans.Level),
+		ResetAfter: time.Duration(at.Plan.Reset(ans)) * time.Microsecond,
 	}, nil
 }
 
@@ -346,22 +332,22 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := l.check(key, 1); err != nil {
 		return err
 	}
-	at, err := l.terms.place(key)
-	if err != nil || account.Static(at.plan.Limit) {
+	at, err := l.terms.Place(key)
+	if err != nil || account.Static(at.Plan.Limit) {
 		return err
 	}
 	if _, _, ok := l.askWithin(ctx, at, algo.Op{Reset: true}, l.patience()); !ok {
 		return errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 	}
-	if l.terms.store.lookup(key) == nil {
+	if l.terms.Store.Lookup(key) == nil {
 		return nil
 	}
-	e, _, err := l.terms.lockAt(key, at)
+	e, _, err := l.terms.LockAt(key, at)
 	if e == nil || err != nil {
 		return err
 	}
-	ev := e.event()
-	l.terms.count.Book(e.account.Forget())
-	ev.end(account.Verdict{})
+	ev := e.Event()
+	l.terms.Count.Book(e.Account.Forget())
+	ev.End(account.Verdict{})
 	return nil
 }

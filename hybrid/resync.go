@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
@@ -55,7 +57,7 @@ type resync struct {
 // resyncGroup holds keys of one server that go in one message.
 type resyncGroup struct {
 	server  int
-	entries []*entry
+	entries []*keys.Entry
 }
 
 func (g resyncGroup) cost() time.Duration {
@@ -141,13 +143,13 @@ func (r *resync) rest() bool {
 // plan groups the keys of the lost servers into messages.
 func (r *resync) plan(lost map[int]bool) {
 	r.work = slices.DeleteFunc(r.work, func(g resyncGroup) bool { _, again := lost[g.server]; return again })
-	byServer, keys := map[int][]*entry{}, 0
+	byServer, told := map[int][]*keys.Entry{}, 0
 	for _, l := range r.hub.all() {
-		l.each(func(e *entry) {
-			server := r.hub.server(e.tag())
-			if _, ok := lost[server]; ok && e.tells(r.lost[server].Load()) {
+		l.each(func(e *keys.Entry) {
+			server := r.hub.server(e.Tag())
+			if _, ok := lost[server]; ok && e.Tells(r.lost[server].Load()) {
 				byServer[server] = append(byServer[server], e)
-				keys++
+				told++
 			}
 		})
 	}
@@ -165,7 +167,7 @@ func (r *resync) plan(lost map[int]bool) {
 	}
 	if len(sure) > 0 {
 		slices.Sort(sure)
-		attrs := []any{slog.Int("keys", keys)}
+		attrs := []any{slog.Int("keys", told)}
 		if len(r.hub.breakers) > 1 {
 			attrs = append(attrs, slog.Any("tags", sure))
 		}
@@ -188,8 +190,8 @@ func (r *resync) send() {
 		}
 		lost, due := r.lost[g.server].Load(), time.Now().Add(resyncGather)
 		for _, e := range g.entries {
-			if e.again(lost) {
-				r.hub.engine.Enqueue(e.tag(), e, due)
+			if e.Resync(lost) {
+				r.hub.engine.Enqueue(e.Tag(), e, due)
 			}
 		}
 		r.ahead += g.cost()
@@ -201,10 +203,10 @@ func (r *resync) send() {
 func (h *Hub) suspect() {
 	now, asked := h.clock.Now(), make(map[int]bool, len(h.breakers))
 	for _, l := range h.all() {
-		l.each(func(e *entry) {
-			if server := h.server(e.tag()); !asked[server] && e.again(now) {
+		l.each(func(e *keys.Entry) {
+			if server := h.server(e.Tag()); !asked[server] && e.Resync(now) {
 				asked[server] = true
-				h.engine.Enqueue(e.tag(), e, time.Now().Add(rand.N(resyncWithin)))
+				h.engine.Enqueue(e.Tag(), e, time.Now().Add(rand.N(resyncWithin)))
 			}
 		})
 	}

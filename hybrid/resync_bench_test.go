@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
@@ -24,16 +26,16 @@ func BenchmarkResyncPlan(b *testing.B) {
 	}
 	for i := range 100_000 {
 		key := fmt.Sprint("k", i)
-		at, _ := l.terms.place(key)
-		e := newEntry(&l.terms, key)
-		e.node.Tag = uint16(at.tag)
-		e.plan.Store(at.plan)
+		at, _ := l.terms.Place(key)
+		e := keys.NewEntry(&l.terms, key)
+		e.Link.Tag = uint16(at.Tag)
+		e.Plan.Store(at.Plan)
 		charge(e)
 		e.Freeze(time.Time{})
 		var a ratesync.Answer
 		a.Born = 1
 		e.Settle(a)
-		l.terms.store.add(e, 0)
+		l.terms.Store.Add(e, 0)
 	}
 	all := map[int]bool{}
 	for tag := range h.cfg.Tags {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 
 	"github.com/redis/go-redis/v9"
@@ -65,13 +67,13 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 }
 
 // unpaid returns the error of a Shutdown that ended with entries that owe, because of err.
-func (h *Hub) unpaid(owing []*entry, err error) error {
+func (h *Hub) unpaid(owing []*keys.Entry, err error) error {
 	if err == nil {
 		return nil
 	}
 	var owed int64
 	for _, e := range owing {
-		_, units, _ := e.unsettled()
+		_, units, _ := e.Unsettled()
 		owed += units
 	}
 	if owed == 0 { // only syncs that pay nothing are unfinished
@@ -88,8 +90,8 @@ func (h *Hub) unpaid(owing []*entry, err error) error {
 // they bring. Without Redis it does not wait for these, because they have nothing to lose. It polls every tick: it cannot wait for
 // idle lanes, because other limiters share them. It does not wait for a client that was closed, nor for a Redis that is away and
 // does not answer one more message.
-func (h *Hub) payAll(ctx context.Context, limiters []*Limiter) (owing []*entry, err error) {
-	t := time.NewTicker(tick)
+func (h *Hub) payAll(ctx context.Context, limiters []*Limiter) (owing []*keys.Entry, err error) {
+	t := time.NewTicker(keys.Tick)
 	defer t.Stop()
 	dues, tried := h.dues(limiters), make([]bool, len(h.breakers))
 	for len(dues) > 0 {
@@ -101,8 +103,8 @@ func (h *Hub) payAll(ctx context.Context, limiters []*Limiter) (owing []*entry, 
 		case <-ctx.Done():
 			return slices.Concat(dues...), ctx.Err()
 		}
-		var away []*entry
-		dues, away = h.reachable(ctx, again(dues, (*entry).paysOff), tried)
+		var away []*keys.Entry
+		dues, away = h.reachable(ctx, again(dues, (*keys.Entry).PaysOff), tried)
 		owing = append(owing, away...)
 	}
 	if len(owing) > 0 {
@@ -113,17 +115,17 @@ func (h *Hub) payAll(ctx context.Context, limiters []*Limiter) (owing []*entry, 
 
 // reachable returns the lines whose Redis may be asked, and the entries of the other lines. Each Redis that is away is asked once,
 // all at the same time. tried has those that were, by server.
-func (h *Hub) reachable(ctx context.Context, dues [][]*entry, tried []bool) (left [][]*entry, away []*entry) {
+func (h *Hub) reachable(ctx context.Context, dues [][]*keys.Entry, tried []bool) (left [][]*keys.Entry, away []*keys.Entry) {
 	var wg sync.WaitGroup
 	for _, line := range dues {
-		if server := h.server(line[0].tag()); h.broken(server) && !tried[server] {
+		if server := h.server(line[0].Tag()); h.broken(server) && !tried[server] {
 			tried[server] = true
 			wg.Go(func() { h.lastTry(ctx, server) })
 		}
 	}
 	wg.Wait()
 	for _, line := range dues {
-		if server := h.server(line[0].tag()); tried[server] && h.broken(server) {
+		if server := h.server(line[0].Tag()); tried[server] && h.broken(server) {
 			away = append(away, line...)
 		} else {
 			left = append(left, line)
@@ -139,7 +141,7 @@ func (h *Hub) lastTry(ctx context.Context, server int) {
 	call, ok := br.Begin()
 	if !ok { // a probe is in flight: it is the last try
 		for began := time.Now(); br.State() == breaker.HalfOpen && time.Since(began) < lastTryFor && ctx.Err() == nil; {
-			time.Sleep(tick)
+			time.Sleep(keys.Tick)
 		}
 		return
 	}
@@ -156,17 +158,17 @@ func (h *Hub) lastTry(ctx context.Context, server int) {
 }
 
 // dues begins to pay for all entries of limiters. It returns those that are not finished, in a line for each server.
-func (h *Hub) dues(limiters []*Limiter) [][]*entry {
-	dues := make([][]*entry, len(h.breakers))
+func (h *Hub) dues(limiters []*Limiter) [][]*keys.Entry {
+	dues := make([][]*keys.Entry, len(h.breakers))
 	for _, l := range limiters {
-		l.each(func(e *entry) {
-			if !e.paysOff() {
-				server := h.server(e.tag())
+		l.each(func(e *keys.Entry) {
+			if !e.PaysOff() {
+				server := h.server(e.Tag())
 				dues[server] = append(dues[server], e)
 			}
 		})
 	}
-	return slices.DeleteFunc(dues, func(line []*entry) bool { return len(line) == 0 })
+	return slices.DeleteFunc(dues, func(line []*keys.Entry) bool { return len(line) == 0 })
 }
 
 // paysNow is the number of unfinished entries that one tick visits, over all servers. An entry that needs a second sync gets it at such
@@ -223,18 +225,7 @@ func (h *Hub) Close() error {
 // Settle or Drop counts them.
 func (l *Limiter) writeOff() {
 	now := l.hub.clock.Now()
-	l.terms.store.each(func(e *entry) {
-		e.mu.Lock()
-		if e.dead() || e.dieEmpty() {
-			e.mu.Unlock()
-			return
-		}
-		e.wake()
-		defer e.unlock()
-		e.begin(now)
-		e.die()
-		l.terms.count.Book(e.account.Forget())
-	})
+	l.terms.Store.Each(func(e *keys.Entry) { e.WriteOff(now) })
 	l.endDenials()
 }
 

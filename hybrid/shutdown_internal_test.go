@@ -108,11 +108,11 @@ func TestKeysWithoutDebts(t *testing.T) {
 				if rng.IntN(20) == 0 {
 					time.Sleep(time.Duration(rng.Int64N(int64(100 * time.Millisecond))))
 				}
-				e := l.terms.store.peek(key)
-				e.mu.Lock()
-				passes := e.owesNothing()
-				e.mu.Unlock()
-				_, open, onItsWay := e.unsettled()
+				e := l.terms.Store.Peek(key)
+				e.Mu.Lock()
+				passes := e.OwesNothing()
+				e.Mu.Unlock()
+				_, open, onItsWay := e.Unsettled()
 				switch {
 				case open > 0 || onItsWay:
 					if owed++; passes {

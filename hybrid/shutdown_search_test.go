@@ -14,33 +14,34 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
 // owingHub adds limiters with keys to a hub. Every owing-th key owes a unit, and the others owe nothing. 0: none owes.
-func owingHub(tb testing.TB, h *Hub, limiters, keys, owing int) {
+func owingHub(tb testing.TB, h *Hub, limiters, each, owing int) {
 	tb.Helper()
 	for i := range limiters {
-		l, err := h.Limiter(hybridlimit.TokenBucket(1, time.Hour, 100), Config{Name: fmt.Sprint("l", i), MaxKeys: 2 * keys})
+		l, err := h.Limiter(hybridlimit.TokenBucket(1, time.Hour, 100), Config{Name: fmt.Sprint("l", i), MaxKeys: 2 * each})
 		if err != nil {
 			tb.Fatal(err)
 		}
-		for k := range keys {
+		for k := range each {
 			key := fmt.Sprint("k", k)
-			at, err := l.terms.place(key)
+			at, err := l.terms.Place(key)
 			if err != nil {
 				tb.Fatal(err)
 			}
-			e := newEntry(&l.terms, key)
-			e.node.Tag = uint16(at.tag)
-			e.plan.Store(at.plan)
+			e := keys.NewEntry(&l.terms, key)
+			e.Link.Tag = uint16(at.Tag)
+			e.Plan.Store(at.Plan)
 			charge(e)
 			if owing == 0 || k%owing != 0 {
 				e.Freeze(time.Time{})
 				e.Settle(ratesync.Answer{})
 			}
-			l.terms.store.add(e, 0)
+			l.terms.Store.Add(e, 0)
 		}
 	}
 }

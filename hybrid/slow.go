@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
@@ -19,7 +21,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.
 	if given != nil && l.control.Exactly(given) || given == nil && l.control.Exactly(l.control.Plan()) {
 		return l.exact(ctx, key, n, given)
 	}
-	e, r, res, err := l.terms.lockBy(key, given, nil)
+	e, r, res, err := l.terms.LockBy(key, given, nil)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
@@ -27,7 +29,7 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.
 		return l.exact(ctx, key, n, given)
 	}
 	if res, ok := static(r, res, n); ok {
-		e.unlock()
+		e.Unlock()
 		return l.answerUnder(r, key, res, n), nil
 	}
 	res.Limit = r.Burst
@@ -38,36 +40,36 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	return l.answerUnder(r, key, l.terms.fill(res, r, v, n), n), nil
+	return l.answerUnder(r, key, l.terms.Fill(res, r, v, n), n), nil
 }
 
 // decide decides a call for n units under r. It unlocks the entry.
-func (l *Limiter) decide(ctx context.Context, e *entry, r *account.Plan, n int64) (account.Verdict, error) {
-	ev := e.event()
-	v := e.account.Call(&ev.conditions, n, ev.now)
+func (l *Limiter) decide(ctx context.Context, e *keys.Entry, r *account.Plan, n int64) (account.Verdict, error) {
+	ev := e.Event()
+	v := e.Account.Call(&ev.Conditions, n, ev.Now)
 	if v.Action != account.Ask {
-		return ev.end(v), nil
+		return ev.End(v), nil
 	}
 	if err := ctx.Err(); err != nil { // units granted to a call that has left may be lost
-		ev.end(v)
+		ev.End(v)
 		return account.Verdict{}, err
 	}
 	return l.await(ctx, &ev, v, account.NewWaiter(n, r))
 }
 
 // await ends an event whose verdict is to ask Redis, and waits for the answer to w.
-func (l *Limiter) await(ctx context.Context, ev *event, v account.Verdict, w *account.Waiter) (account.Verdict, error) {
-	e := ev.e
-	e.waiters.Add(w)
+func (l *Limiter) await(ctx context.Context, ev *keys.Event, v account.Verdict, w *account.Waiter) (account.Verdict, error) {
+	e := ev.Entry
+	e.Waiters.Add(w)
 	itself := v.Sync == account.SyncNow && l.sendsItself(ctx)
 	if itself {
 		v.Sync = account.SyncNot
 	}
-	ev.end(v)
+	ev.End(v)
 	if itself {
-		l.hub.engine.Exchange(runner.Here(ctx), e.tag(), e, l.cfg.MaxWait)
+		l.hub.engine.Exchange(runner.Here(ctx), e.Tag(), e, l.cfg.MaxWait)
 	}
-	return l.wait(ctx, e, w, ev.now, l.cfg.MaxWait)
+	return l.wait(ctx, e, w, ev.Now, l.cfg.MaxWait)
 }
 
 // sendsItself reports whether a waiting call may run the exchange with Redis in its own goroutine. Redis must usually answer
@@ -91,7 +93,7 @@ func never(res hybridlimit.Result) hybridlimit.Result {
 // wait waits for Redis until most after began. It ends early when ctx ends or the limiter closes. If this process got no core at
 // that time, the answer may have arrived and not have been read: the call waits for as long again as the timer was late, once, for at
 // most half of most.
-func (l *Limiter) wait(ctx context.Context, e *entry, w *account.Waiter, began int64, most time.Duration) (account.Verdict, error) {
+func (l *Limiter) wait(ctx context.Context, e *keys.Entry, w *account.Waiter, began int64, most time.Duration) (account.Verdict, error) {
 	select {
 	case v := <-w.Out:
 		return v, nil
@@ -106,7 +108,7 @@ func (l *Limiter) wait(ctx context.Context, e *entry, w *account.Waiter, began i
 		case v := <-w.Out:
 			return v, nil
 		case <-timer.C:
-			if late := time.Since(set) - max(0, due); again && late > tick {
+			if late := time.Since(set) - max(0, due); again && late > keys.Tick {
 				again = false
 				due = min(late, most/2)
 				timer.Reset(due)
@@ -114,12 +116,12 @@ func (l *Limiter) wait(ctx context.Context, e *entry, w *account.Waiter, began i
 			}
 			return l.timedOut(e, w)
 		case <-ctx.Done():
-			if v, ok := e.leave(w); ok {
+			if v, ok := e.Leave(w); ok {
 				return v, nil
 			}
 			return account.Verdict{}, ctx.Err()
 		case <-l.done:
-			if v, ok := e.leave(w); ok {
+			if v, ok := e.Leave(w); ok {
 				return v, nil
 			}
 			return account.Verdict{}, hybridlimit.ErrClosed
@@ -129,17 +131,17 @@ func (l *Limiter) wait(ctx context.Context, e *entry, w *account.Waiter, began i
 
 // timedOut decides without Redis for a call that has waited long enough. It leaves and decides under one lock,
 // because the entry may be forgotten as soon as the call has left.
-func (l *Limiter) timedOut(e *entry, w *account.Waiter) (account.Verdict, error) {
-	e.lock()
+func (l *Limiter) timedOut(e *keys.Entry, w *account.Waiter) (account.Verdict, error) {
+	e.Lock()
 	if !w.Leave() {
-		e.unlock()
+		e.Unlock()
 		return <-w.Out, nil
 	}
 	if l.control.Closed.Load() {
-		e.unlock()
+		e.Unlock()
 		return account.Verdict{}, hybridlimit.ErrClosed
 	}
-	e.adaptBack(w.Plan, l.hub.clock.Now())
-	ev := e.event()
-	return ev.end(e.account.TimedOut(&ev.conditions, w.N, ev.now)), nil
+	e.AdaptBack(w.Plan, l.hub.clock.Now())
+	ev := e.Event()
+	return ev.End(e.Account.TimedOut(&ev.Conditions, w.N, ev.Now)), nil
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
@@ -14,11 +16,9 @@ func (l *Limiter) drain() {
 	if l.flight != nil {
 		l.flight.flush()
 	}
-	l.terms.store.sweep(func(e *entry) {
-		if e.word.Load() != 0 {
-			e.lock()
-			e.begin(l.hub.clock.Now())
-			e.unlock()
+	l.terms.Store.Sweep(func(e *keys.Entry) {
+		if e.Word.Load() != 0 {
+			e.TakeBack(l.clock.Now())
 		}
 	})
 }
@@ -26,7 +26,7 @@ func (l *Limiter) drain() {
 // decisions returns the number of decisions so far.
 func (l *Limiter) decisions() (total int64) {
 	l.drain()
-	allowed, denied, _ := l.terms.count.Tally()
+	allowed, denied, _ := l.terms.Count.Tally()
 	for src := range hybridlimit.NumSources {
 		total += allowed[src] + denied[src]
 	}
@@ -110,18 +110,18 @@ func ratio(of, to int64) float64 {
 func (l *Limiter) Stats() Stats {
 	s := Stats{
 		Allowed: map[hybridlimit.Source]int64{}, Denied: map[hybridlimit.Source]int64{},
-		Evicted: l.terms.store.evicted.Load(), Refused: l.terms.store.refused.Load(),
-		Fleet: l.party.Size(), Breaker: l.hub.worst(), Credit: l.terms.creditNow(), Switch: Switch(l.control.Switch()),
+		Evicted: l.terms.Store.Evicted.Load(), Refused: l.terms.Store.Refused.Load(),
+		Fleet: l.party.Size(), Breaker: l.hub.worst(), Credit: l.terms.CreditNow(), Switch: Switch(l.control.Switch()),
 	}
-	l.terms.store.each(func(e *entry) {
+	l.terms.Store.Each(func(e *keys.Entry) {
 		s.Keys++
-		owed, _, _ := e.unsettled()
-		e.lock()
-		s.Held += e.account.Leased()
-		e.unlock()
+		owed, _, _ := e.Unsettled()
+		e.Lock()
+		s.Held += e.Account.Leased()
+		e.Unlock()
 		s.Owed += owed
 	})
-	c := &l.terms.count
+	c := &l.terms.Count
 	allowed, denied, admitted := c.Tally()
 	for src := range hybridlimit.NumSources {
 		if n := allowed[src]; n > 0 {

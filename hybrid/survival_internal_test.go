@@ -52,7 +52,7 @@ func TestScanEvictsLikePlainLRU(t *testing.T) {
 				t.Fatal(err)
 			}
 			ask := func(key string) (gone, goneInPlain bool) {
-				gone = l.terms.store.get(key) == nil
+				gone = l.terms.Store.Get(key) == nil
 				if _, ok := plain.Get(key); !ok {
 					goneInPlain = true
 					plain.Add(key, struct{}{})
@@ -83,7 +83,7 @@ func TestScanEvictsLikePlainLRU(t *testing.T) {
 				}
 			}
 			t.Logf("%d calls for a key in use: %d found it gone, %d in a plain LRU; %d keys found memory full of keys that owe",
-				calls, missed, missedInPlain, l.terms.store.refused.Load())
+				calls, missed, missedInPlain, l.terms.Store.Refused.Load())
 			if missedInPlain < calls/50 {
 				t.Errorf("a plain LRU lost %d of %d, so the test proves nothing", missedInPlain, calls)
 			}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -146,9 +148,9 @@ func (h *Hub) operate(ctx context.Context, setting, limiter string, ask func(ctx
 // back within one second.
 func (m *family) settleLater() {
 	now := time.Now()
-	m.each(func(e *entry) {
-		if _, open, _ := e.unsettled(); open > 0 {
-			m.hub.engine.Enqueue(e.tag(), e, now.Add(rand.N(settleSpread)))
+	m.each(func(e *keys.Entry) {
+		if _, open, _ := e.Unsettled(); open > 0 {
+			m.hub.engine.Enqueue(e.Tag(), e, now.Add(rand.N(settleSpread)))
 		}
 	})
 }
@@ -164,7 +166,7 @@ func (l *Limiter) switched(n int64) (res hybridlimit.Result, ok bool) {
 // decidedBySwitch is switched, and counts the decision. It counts no units, because no limit has admitted them.
 func (l *Limiter) decidedBySwitch(n int64) (res hybridlimit.Result, ok bool) {
 	if res, ok = l.switched(n); ok {
-		l.terms.count.Decided(res.Source, res.Allowed, n)
+		l.terms.Count.Decided(res.Source, res.Allowed, n)
 	}
 	return res, ok
 }

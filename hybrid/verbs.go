@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
@@ -18,8 +20,8 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if e := l.terms.store.get(key); e != nil {
-		if r := e.plan.Load(); r.Limit == limit && r.From == account.FromCall && l.terms.common(e, r, n, &res) {
+	if e := l.terms.Store.Get(key); e != nil {
+		if r := e.Plan.Load(); r.Limit == limit && r.From == account.FromCall && l.terms.Common(e, r, n, &res) {
 			return res, nil
 		}
 	}
@@ -72,7 +74,7 @@ func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.
 		return res, err
 	}
 	if took, v = l.takeAtMost(key, n-1); took > 0 {
-		l.terms.count.Admitted.Add(took)
+		l.terms.Count.Admitted.Add(took)
 		res.Delay = max(res.Delay, time.Duration(v.Delay)-slotTime(l.control.Plan())) // all are served together
 	}
 	res.Granted += took
@@ -88,12 +90,12 @@ func (l *Limiter) theRest(ctx context.Context, key string, n int64, res hybridli
 	if rest < 1 || l.control.Shadow.Load() {
 		return res
 	}
-	e, r, _, err := l.terms.lockBy(key, nil, nil)
+	e, r, _, err := l.terms.LockBy(key, nil, nil)
 	if e == nil || err != nil {
 		return res
 	}
 	if account.Static(r.Limit) || r.Bucket.Queue || rest > r.Burst {
-		e.unlock()
+		e.Unlock()
 		return res
 	}
 	v, err := l.decide(ctx, e, r, rest)
@@ -101,10 +103,10 @@ func (l *Limiter) theRest(ctx context.Context, key string, n int64, res hybridli
 		return res
 	}
 	if v.Action == account.Admit {
-		l.terms.count.Admitted.Add(rest)
+		l.terms.Count.Admitted.Add(rest)
 		res.Granted += rest
 	}
-	res.Remaining, res.ResetAfter = remaining(v), l.terms.resetAfter(r, v.Left, v.Ends)
+	res.Remaining, res.ResetAfter = keys.Remaining(v), l.terms.ResetAfter(r, v.Left, v.Ends)
 	return res
 }
 
@@ -113,28 +115,28 @@ func (l *Limiter) more(key string, took int64, v account.Verdict) hybridlimit.Re
 	res := hybridlimit.Result{
 		Allowed: true, Granted: took, Source: v.Source, Delay: time.Duration(v.Delay), Policy: l.cfg.Name,
 	}
-	if e := l.terms.store.lookup(key); e != nil {
-		r := e.plan.Load()
+	if e := l.terms.Store.Lookup(key); e != nil {
+		r := e.Plan.Load()
 		res.Limit = r.Burst
-		left := min(e.left(r)+account.UnitsOf(e.word.Load()), r.Burst)
+		left := min(e.UnitsLeft(r)+account.UnitsOf(e.Word.Load()), r.Burst)
 		res.Remaining = max(0, left)
-		res.ResetAfter = l.terms.resetAfter(r, left, e.ends.Load())
+		res.ResetAfter = l.terms.ResetAfter(r, left, e.Ends.Load())
 	}
 	return l.answer(key, res, took)
 }
 
 // takeAtMost takes up to n units in hand, of a key in memory: leased units, or else the credit that is left.
 func (l *Limiter) takeAtMost(key string, n int64) (took int64, v account.Verdict) {
-	if r := l.control.Plan(); l.control.Exactly(r) || l.terms.store.get(key) == nil && !r.Bucket.Queue {
+	if r := l.control.Plan(); l.control.Exactly(r) || l.terms.Store.Get(key) == nil && !r.Bucket.Queue {
 		return 0, v
 	}
-	e, _, err := l.terms.lock(key, nil)
+	e, _, err := l.terms.Lock(key, nil)
 	if e == nil || err != nil {
 		return 0, v
 	}
-	ev := e.event()
-	took, v = e.account.AtMost(&ev.conditions, n, ev.now)
-	return took, ev.end(v)
+	ev := e.Event()
+	took, v = e.Account.AtMost(&ev.Conditions, n, ev.Now)
+	return took, ev.End(v)
 }
 
 // Peek returns the answer that a call for one unit would get, and takes nothing. For a key that this process knows,
@@ -151,47 +153,47 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 		res.Granted = 0
 		return res, err
 	}
-	if !l.control.Exactly(l.control.Plan()) && l.terms.store.get(key) != nil {
+	if !l.control.Exactly(l.control.Plan()) && l.terms.Store.Get(key) != nil {
 		if res, known, err := l.peekHere(key); known || err != nil {
 			return res, err
 		}
 	}
-	at, err := l.terms.place(key)
+	at, err := l.terms.Place(key)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	res := hybridlimit.Result{Limit: at.plan.Burst, Policy: l.cfg.Name}
+	res := hybridlimit.Result{Limit: at.Plan.Burst, Policy: l.cfg.Name}
 	ans, _, ok := l.askNow(ctx, at, algo.Op{})
 	if !ok {
 		return l.unanswered(ctx, res)
 	}
-	res.Source, res.Remaining = hybridlimit.SourceRedis, at.plan.Bucket.Units(ans.Level)
+	res.Source, res.Remaining = hybridlimit.SourceRedis, at.Plan.Bucket.Units(ans.Level)
 	if res.Allowed = res.Remaining > 0; !res.Allowed {
 		res.RetryAfter = time.Duration(ans.Retry) * time.Microsecond
 	}
-	res.ResetAfter = time.Duration(at.plan.Reset(ans)) * time.Microsecond
+	res.ResetAfter = time.Duration(at.Plan.Reset(ans)) * time.Microsecond
 	return res, nil
 }
 
 // peekHere is Peek from memory. known is false if there is no view.
 func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err error) {
-	e, res, err := l.terms.lock(key, nil)
+	e, res, err := l.terms.Lock(key, nil)
 	if e == nil || err != nil {
 		return res, false, err
 	}
-	r := e.plan.Load()
-	ev := e.event()
-	f := e.account.Peek(&ev.conditions, ev.now)
-	v := ev.end(account.Verdict{})
+	r := e.Plan.Load()
+	ev := e.Event()
+	f := e.Account.Peek(&ev.Conditions, ev.Now)
+	v := ev.End(account.Verdict{})
 	if !f.Known {
 		return res, false, nil
 	}
 	res.Allowed, res.Source, res.Delay = f.Allowed, f.Source, time.Duration(f.Delay)
-	res.Limit, res.Remaining = r.Burst, remaining(v)
+	res.Limit, res.Remaining = r.Burst, keys.Remaining(v)
 	if !res.Allowed {
 		res.RetryAfter, res.Remaining, v.Left = max(time.Microsecond, time.Duration(f.Until)), 0, min(v.Left, 0)
 	}
-	res.ResetAfter = l.terms.resetAfter(r, v.Left, v.Ends)
+	res.ResetAfter = l.terms.ResetAfter(r, v.Left, v.Ends)
 	return res, true, nil
 }
 
@@ -209,11 +211,11 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 		res.Allowed, res.Granted, res.RetryAfter = err == nil, n, 0
 		return res, err
 	}
-	var e *entry
+	var e *keys.Entry
 	var res hybridlimit.Result
 	var err error
 	if !l.control.Exactly(l.control.Plan()) {
-		if e, res, err = l.terms.lock(key, nil); err != nil {
+		if e, res, err = l.terms.Lock(key, nil); err != nil {
 			return hybridlimit.Result{}, err
 		}
 	}
@@ -224,15 +226,15 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 }
 
 // chargeLater is Charge for a locked entry. It unlocks it.
-func (l *Limiter) chargeLater(e *entry, res hybridlimit.Result, n int64) hybridlimit.Result {
-	r := e.plan.Load()
+func (l *Limiter) chargeLater(e *keys.Entry, res hybridlimit.Result, n int64) hybridlimit.Result {
+	r := e.Plan.Load()
 	res.Limit, res.Allowed, res.Granted, res.Source = r.Burst, true, n, hybridlimit.SourceCredit
-	ev := e.event()
-	v, counted := e.account.Charge(&ev.conditions, n, ev.now)
-	v = ev.end(v)
-	l.terms.count.Admitted.Add(counted)
-	res.Remaining = remaining(v)
-	res.ResetAfter = l.terms.resetAfter(r, v.Left, v.Ends)
+	ev := e.Event()
+	v, counted := e.Account.Charge(&ev.Conditions, n, ev.Now)
+	v = ev.End(v)
+	l.terms.Count.Admitted.Add(counted)
+	res.Remaining = keys.Remaining(v)
+	res.ResetAfter = l.terms.ResetAfter(r, v.Left, v.Ends)
 	return res
 }
 
@@ -240,34 +242,34 @@ func (l *Limiter) chargeLater(e *entry, res hybridlimit.Result, n int64) hybridl
 // once. If Redis does not answer it, the charge is lost, and the error reports it. While Redis is known to be away, a
 // charge is owed.
 func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	at, err := l.terms.place(key)
+	at, err := l.terms.Place(key)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if l.terms.alone(at.tag) {
-		if e, res, err := l.terms.lockAt(key, at); e != nil || err != nil {
+	if l.terms.Alone(at.Tag) {
+		if e, res, err := l.terms.LockAt(key, at); e != nil || err != nil {
 			if err != nil {
 				return hybridlimit.Result{}, err
 			}
 			return l.chargeLater(e, res, n), nil
 		}
 	}
-	res := hybridlimit.Result{Limit: at.plan.Burst, Policy: l.cfg.Name}
+	res := hybridlimit.Result{Limit: at.Plan.Burst, Policy: l.cfg.Name}
 	counted := min(n, account.MaxCharge)
 	sent := l.hub.clock.Now()
 	ans, _, ok := l.askNow(ctx, at, algo.Op{Owed: counted})
-	l.terms.count.Admitted.Add(counted)
+	l.terms.Count.Admitted.Add(counted)
 	if !ok {
-		l.terms.count.Dropped.Add(counted)
+		l.terms.Count.Dropped.Add(counted)
 		return l.unanswered(ctx, res)
 	}
-	l.terms.count.Acked.Add(counted)
-	if at.plan.Units(ans.Level) < 1 { // this refusal lasts longer than an earlier one
+	l.terms.Count.Acked.Add(counted)
+	if at.Plan.Units(ans.Level) < 1 { // this refusal lasts longer than an earlier one
 		l.refuse(key, at, 1, ans, sent, l.hub.clock.Now())
 	}
 	res.Allowed, res.Granted, res.Source = true, n, hybridlimit.SourceRedis
-	res.Remaining = at.plan.Bucket.Units(ans.Level)
-	res.ResetAfter = time.Duration(at.plan.Reset(ans)) * time.Microsecond
+	res.Remaining = at.Plan.Bucket.Units(ans.Level)
+	res.ResetAfter = time.Duration(at.Plan.Reset(ans)) * time.Microsecond
 	return res, nil
 }
 
@@ -276,11 +278,11 @@ func (l *Limiter) uncountedKey(key string, n int64) (res hybridlimit.Result, ok 
 	if !l.control.Keyed() && !account.Static(l.control.Plan().Limit) && !l.control.Canary() {
 		return res, false, nil
 	}
-	at, err := l.terms.place(key)
+	at, err := l.terms.Place(key)
 	if err != nil {
 		return res, false, err
 	}
-	res, ok = static(at.plan, hybridlimit.Result{Policy: l.cfg.Name}, n)
+	res, ok = static(at.Plan, hybridlimit.Result{Policy: l.cfg.Name}, n)
 	return res, ok, nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/internal/account"
@@ -41,7 +43,7 @@ func TestWhatEndsCredit(t *testing.T) {
 		}, 2 * census.Every},
 		{"heartbeats stay away", func(_ *testing.T, l *Limiter, _ *redistest.MemLink) {
 			l.hub.cancel() // ends the heartbeat's goroutine
-		}, census.Stale + 2*tick},
+		}, census.Stale + 2*keys.Tick},
 		{"the limit is another", func(t *testing.T, l *Limiter, _ *redistest.MemLink) {
 			if err := l.SetLimit(hybridlimit.PerSecond(500)); err != nil {
 				t.Error(err)
@@ -73,21 +75,21 @@ func TestWhatEndsCredit(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				e := l.terms.store.get("k")
+				e := l.terms.Store.Get("k")
 				good := func() bool {
 					synctest.Wait()
-					w := e.word.Load()
+					w := e.Word.Load()
 					return account.KindOf(w) == account.CreditBudget && !account.Over(w, l.hub.clock.Epoch())
 				}
 				if !good() {
-					t.Fatalf("the key has no credit budget: %x", e.word.Load())
+					t.Fatalf("the key has no credit budget: %x", e.Word.Load())
 				}
 				time.Sleep(100 * time.Millisecond)
 				if !good() {
 					t.Fatal("the budget was valid for less than 0.1 s")
 				}
 				tc.do(t, l, link)
-				for end := time.Now().Add(tc.in); time.Now().Before(end); time.Sleep(tick) {
+				for end := time.Now().Add(tc.in); time.Now().Before(end); time.Sleep(keys.Tick) {
 					l.hub.clock.Stamp() // a call on the slow path keeps the ticker running
 				}
 				if good() {
@@ -136,8 +138,8 @@ func TestADenialSaysThatUnitsAreUsed(t *testing.T) {
 			if _, err := l.Allow(t.Context(), "k"); err != nil {
 				t.Fatal(err)
 			}
-			e := l.terms.store.get("k")
-			p := e.plan.Load()
+			e := l.terms.Store.Get("k")
+			p := e.Plan.Load()
 			for _, n := range []int64{1, 7, p.Burst} {
 				check := func(path string, got hybridlimit.Result) {
 					if least := p.Refilled(float64(n - 1)); got.Allowed || got.ResetAfter < min(least, limit.Period) {
@@ -145,13 +147,13 @@ func TestADenialSaysThatUnitsAreUsed(t *testing.T) {
 					}
 				}
 				v := account.Verdict{Action: account.Deny, Left: p.Burst, Barred: p.Burst}
-				check("slow", l.terms.fill(hybridlimit.Result{}, p, v, n))
-				e.mu.Lock()
-				e.estimate(p, p.Burst)
-				e.word.Store(account.Budget{Kind: account.DenyBudget}.Pack(l.clock.Epoch() + 5))
-				e.mu.Unlock()
+				check("slow", l.terms.Fill(hybridlimit.Result{}, p, v, n))
+				e.Mu.Lock()
+				e.Estimate(p, p.Burst)
+				e.Word.Store(account.Budget{Kind: account.DenyBudget}.Pack(l.clock.Epoch() + 5))
+				e.Mu.Unlock()
 				var fast hybridlimit.Result
-				if !l.terms.common(e, p, n, &fast) {
+				if !l.terms.Common(e, p, n, &fast) {
 					t.Fatalf("%v, %d units: the word does not decide", limit.Algorithm, n)
 				}
 				check("fast", fast)

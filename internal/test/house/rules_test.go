@@ -78,11 +78,19 @@ var product = map[string]rule{
 		},
 		outside: []string{redisClient, xtime, otel, xxhash},
 	},
+	"hybrid/internal/keys": {
+		inside: []string{
+			".", "internal/account", "internal/algo", "internal/census", "internal/clock", "internal/fallback", "internal/refresh",
+			"internal/shards", "internal/sometimes", "internal/wire", "lua", "sync",
+			"hybrid/internal/control", "hybrid/internal/member", "hybrid/internal/tell",
+		},
+		outside: []string{redisClient, lru, xtime, otel, xxhash},
+	},
 	"hybrid": {
 		inside: []string{
 			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
 			"internal/groups", "internal/classes", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
-			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/member", "hybrid/internal/tell",
+			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/keys", "hybrid/internal/member", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},

@@ -1,4 +1,4 @@
-package hybrid
+package keys
 
 import (
 	"fmt"
@@ -12,13 +12,13 @@ import (
 // none, whatever happens meanwhile. It misses an unchanged entry only for a moment.
 func TestStoreWhileItChanges(t *testing.T) {
 	const keys, max = 400, 256
-	s := newStore(max, func() {})
-	made := make([]*entry, keys)
+	s := NewStore(max, func() {})
+	made := make([]*Entry, keys)
 	for i := range made {
-		made[i] = newEntry(hubOnly, fmt.Sprint("k", i))
+		made[i] = NewEntry(hubOnly, fmt.Sprint("k", i))
 	}
 	for i := range 20 {
-		s.add(made[i], 0)
+		s.Add(made[i], 0)
 	}
 	var wg, readers sync.WaitGroup
 	var stop atomic.Bool
@@ -30,11 +30,11 @@ func TestStoreWhileItChanges(t *testing.T) {
 			rng := rand.New(rand.NewPCG(2, uint64(g)))
 			for !stop.Load() {
 				i := rng.IntN(keys)
-				switch e := s.get(made[i].name); {
+				switch e := s.Get(made[i].Name); {
 				case e == nil:
 					missed.Add(1)
-				case e.name != made[i].name:
-					t.Errorf("asked for %q, got %q", made[i].name, e.name)
+				case e.Name != made[i].Name:
+					t.Errorf("asked for %q, got %q", made[i].Name, e.Name)
 				default:
 					found.Add(1)
 				}
@@ -48,13 +48,13 @@ func TestStoreWhileItChanges(t *testing.T) {
 			rng := rand.New(rand.NewPCG(3, uint64(g)))
 			for range 5_000 {
 				i := 20 + rng.IntN(keys-20)
-				e := newEntry(made[i].of, made[i].name)
-				if got, _ := s.add(e, 0); got == nil || got.name != e.name {
-					t.Errorf("added %q, got %v", e.name, got)
+				e := NewEntry(made[i].Terms, made[i].Name)
+				if got, _ := s.Add(e, 0); got == nil || got.Name != e.Name {
+					t.Errorf("added %q, got %v", e.Name, got)
 				}
 				for i := range 20 { // in use, so not the least recently used
-					if s.lookup(made[i].name) != made[i] {
-						t.Errorf("%q is gone", made[i].name)
+					if s.Lookup(made[i].Name) != made[i] {
+						t.Errorf("%q is gone", made[i].Name)
 					}
 				}
 			}
@@ -63,19 +63,19 @@ func TestStoreWhileItChanges(t *testing.T) {
 	wg.Wait()
 	stop.Store(true)
 	readers.Wait()
-	if s.keys.Load() > max || found.Load() == 0 || missed.Load() == 0 {
-		t.Errorf("%d keys, at most %d; %d found, %d missed", s.keys.Load(), max, found.Load(), missed.Load())
+	if s.Keys.Load() > max || found.Load() == 0 || missed.Load() == 0 {
+		t.Errorf("%d keys, at most %d; %d found, %d missed", s.Keys.Load(), max, found.Load(), missed.Load())
 	}
 	swept := 0
-	s.sweep(func(*entry) { swept++ })
+	s.Sweep(func(*Entry) { swept++ })
 	each := 0
-	s.each(func(e *entry) {
+	s.Each(func(e *Entry) {
 		each++
-		if s.get(e.name) != e {
-			t.Errorf("%q is not found", e.name)
+		if s.Get(e.Name) != e {
+			t.Errorf("%q is not found", e.Name)
 		}
 	})
-	if int64(swept) != s.keys.Load() || int64(each) != s.keys.Load() {
-		t.Errorf("%d swept, %d of each, %d keys", swept, each, s.keys.Load())
+	if int64(swept) != s.Keys.Load() || int64(each) != s.Keys.Load() {
+		t.Errorf("%d swept, %d of each, %d keys", swept, each, s.Keys.Load())
 	}
 }

@@ -1,4 +1,4 @@
-package hybrid
+package keys
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ import (
 // TestEntryFitsItsSizeClass bounds the size of an entry, which is most of a key's memory. One more field would move the entry
 // into the allocator's next size class.
 func TestEntryFitsItsSizeClass(t *testing.T) {
-	if got := unsafe.Sizeof(entry{}); got > 288 {
+	if got := unsafe.Sizeof(Entry{}); got > 288 {
 		t.Errorf("an entry takes %d bytes, want at most 288", got)
 	}
 }
@@ -20,13 +20,13 @@ func TestEntryFitsItsSizeClass(t *testing.T) {
 // TestCommonPathTouchesOneLine checks that the fast path, which finds an entry and admits from its budget, uses only the
 // first 64 bytes of the entry. These are one cache line.
 func TestCommonPathTouchesOneLine(t *testing.T) {
-	var e entry
+	var e Entry
 	for name, end := range map[string]uintptr{
-		"name":  unsafe.Offsetof(e.name) + unsafe.Sizeof(e.name),
+		"name":  unsafe.Offsetof(e.Name) + unsafe.Sizeof(e.Name),
 		"short": unsafe.Offsetof(e.short) + unsafe.Sizeof(e.short),
-		"word":  unsafe.Offsetof(e.word) + unsafe.Sizeof(e.word),
+		"word":  unsafe.Offsetof(e.Word) + unsafe.Sizeof(e.Word),
 		"rest":  unsafe.Offsetof(e.rest) + unsafe.Sizeof(e.rest),
-		"plan":  unsafe.Offsetof(e.plan) + unsafe.Sizeof(e.plan),
+		"plan":  unsafe.Offsetof(e.Plan) + unsafe.Sizeof(e.Plan),
 	} {
 		if end > 64 {
 			t.Errorf("%s ends at byte %d of an entry, want at most 64", name, end)

@@ -1,4 +1,4 @@
-package hybrid
+package keys
 
 import (
 	"fmt"
@@ -13,9 +13,9 @@ import (
 )
 
 // hubOnly is terms with only the fields that an eviction needs.
-var hubOnly = &terms{
-	engine: ratesync.New(ratesync.Config{Names: lua.Names{Tags: 1}}), control: &control.View{Control: new(control.Control)},
-	broken: func(int) bool { return false },
+var hubOnly = &Terms{
+	Engine: ratesync.New(ratesync.Config{Names: lua.Names{Tags: 1}}), Control: &control.View{Control: new(control.Control)},
+	Broken: func(int) bool { return false },
 }
 
 // TestTableIsAMap checks that a table does the same as a map, however full it is, and with hashes that collide. An entry that
@@ -24,16 +24,16 @@ func TestTableIsAMap(t *testing.T) {
 	for _, bits := range []int{1, 3, 64} { // of the hash that differ
 		for _, size := range []int{4, 16, 128} {
 			rng := rand.New(rand.NewPCG(1, uint64(size*bits)))
-			entries := make([]*entry, size+size/2)
+			entries := make([]*Entry, size+size/2)
 			hashes := map[string]uint64{}
 			for i := range entries {
-				entries[i] = newEntry(nil, fmt.Sprint(i))
-				hashes[entries[i].name] = rng.Uint64() >> (64 - bits) << (64 - bits)
+				entries[i] = NewEntry(nil, fmt.Sprint(i))
+				hashes[entries[i].Name] = rng.Uint64() >> (64 - bits) << (64 - bits)
 			}
 			table, has := make(table, size), map[int]bool{}
 			check := func() {
 				for i, e := range entries {
-					if got := table.find(hashes[e.name], e.name); got != nil != has[i] || got != nil && got != e {
+					if got := table.find(hashes[e.Name], e.Name); got != nil != has[i] || got != nil && got != e {
 						t.Fatalf("%d bits, %d chains: entry %d: %v, want it there: %t", bits, size, i, got, has[i])
 					}
 				}
@@ -41,13 +41,13 @@ func TestTableIsAMap(t *testing.T) {
 			for range 20 * size {
 				i := rng.IntN(len(entries))
 				if e := entries[i]; has[i] {
-					table.remove(hashes[e.name], e)
+					table.remove(hashes[e.Name], e)
 					delete(has, i)
 					if e.chain.Load() != nil {
 						t.Fatal("an entry that was removed holds another one")
 					}
 				} else {
-					table.put(hashes[e.name], e)
+					table.put(hashes[e.Name], e)
 					has[i] = true
 				}
 				check()
@@ -67,9 +67,9 @@ func TestTableIsAMap(t *testing.T) {
 func TestChainsAreShort(t *testing.T) {
 	best := math.MaxInt
 	for range 3 {
-		s := newStore(20_000, func() {})
+		s := NewStore(20_000, func() {})
 		for i := range 20_000 {
-			s.add(newEntry(hubOnly, fmt.Sprint("key", i)), 0)
+			s.Add(NewEntry(hubOnly, fmt.Sprint("key", i)), 0)
 		}
 		visited, longest := 0, 0
 		for i := range s.shards {
@@ -81,8 +81,8 @@ func TestChainsAreShort(t *testing.T) {
 				visited, longest = visited+n*(n+1)/2, max(longest, n)
 			}
 		}
-		if best = min(best, longest); visited > int(2*s.keys.Load()) {
-			t.Errorf("%d entries are looked at for %d keys", visited, s.keys.Load())
+		if best = min(best, longest); visited > int(2*s.Keys.Load()) {
+			t.Errorf("%d entries are looked at for %d keys", visited, s.Keys.Load())
 		}
 	}
 	if best > 12 {

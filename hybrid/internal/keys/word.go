@@ -1,4 +1,4 @@
-package hybrid
+package keys
 
 import (
 	"time"
@@ -7,21 +7,21 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
-// common is the fast path. It returns false when the slow path must decide; res has no meaning then. Its decisions
+// Common is the fast path. It returns false when the slow path must decide; res has no meaning then. Its decisions
 // are counted later, when the budget is taken back: see drained. A valid budget implies that the limiter is open,
 // that the entry's plan is current, and that no switch decides.
 //
 // The answer is written in place, field by field, before the atomic operation on the budget. That operation waits
 // until earlier writes have reached the cache. The rejected alternative copies the answer in pieces larger than the
 // writes. Such a copy waits for the cache too, and took as long as the rest of the call (BenchmarkAllow).
-func (t *terms) common(e *entry, r *account.Plan, n int64, res *hybridlimit.Result) bool {
+func (t *Terms) Common(e *Entry, r *account.Plan, n int64, res *hybridlimit.Result) bool {
 	if n > r.Burst || n > account.MaxUnits {
 		return false
 	}
-	epoch := t.clock.Epoch()
-	res.Limit, res.Policy = r.Burst, t.name
+	epoch := t.Clock.Epoch()
+	res.Limit, res.Policy = r.Burst, t.Name
 	for {
-		w := e.word.Load()
+		w := e.Word.Load()
 		if account.Over(w, epoch) {
 			return false
 		}
@@ -34,53 +34,53 @@ func (t *terms) common(e *entry, r *account.Plan, n int64, res *hybridlimit.Resu
 			}
 			next = w + uint64(n) // a deny budget counts the denied units
 			res.Allowed, res.Granted, res.Remaining, res.Source = false, 0, 0, hybridlimit.SourceDenyCache
-			res.RetryAfter = t.retryFromWord(e, r, n)
+			res.RetryAfter = t.RetryFromWord(e, r, n)
 			if r.Window.Period == 0 { // resetAfter, inlined
-				left := e.units(r, t.clock)
+				left := e.units(r, t.Clock)
 				if left >= float64(n) { // see fill
 					left = float64(n - 1)
 				}
 				res.ResetAfter = r.Refilled(left)
 			} else {
-				res.ResetAfter = t.resetAfter(r, min(e.left(r), n-1), e.ends.Load())
+				res.ResetAfter = t.ResetAfter(r, min(e.UnitsLeft(r), n-1), e.Ends.Load())
 			}
-			if t.control.Shadow.Load() {
-				*res = t.control.Shadowed(*res, n)
+			if t.Control.Shadow.Load() {
+				*res = t.Control.Shadowed(*res, n)
 			}
 		case units < n:
 			return false
 		default:
-			left := min(e.units(r, t.clock)+float64(units), float64(r.Burst)) - float64(n)
+			left := min(e.units(r, t.Clock)+float64(units), float64(r.Burst)) - float64(n)
 			res.Allowed, res.Granted, res.Remaining, res.Source = true, n, max(0, int64(left+floatSlack)), account.Sources[kind]
 			res.Shadowed, res.RetryAfter = false, 0
 			if r.Window.Period == 0 { // resetAfter, inlined
 				res.ResetAfter = r.Refilled(left)
 			} else {
-				res.ResetAfter = t.resetAfter(r, int64(left), e.ends.Load())
+				res.ResetAfter = t.ResetAfter(r, int64(left), e.Ends.Load())
 			}
 		}
-		if !e.word.CompareAndSwap(w, next) {
+		if !e.Word.CompareAndSwap(w, next) {
 			continue
 		}
 		if n > 1 {
-			t.count.Words[kind].More.Add(n - 1)
+			t.Count.Words[kind].More.Add(n - 1)
 		}
 		return true
 	}
 }
 
-// retryFromWord returns RetryAfter, as of the last tick. The rough clock is behind, in general by up to a tick, so the
+// RetryFromWord returns RetryAfter, as of the last tick. The rough clock is behind, in general by up to a tick, so the
 // result is up to a tick too long. It is never too short, so that a caller who waits for it is not denied again.
-func (t *terms) retryFromWord(e *entry, r *account.Plan, n int64) time.Duration {
+func (t *Terms) RetryFromWord(e *Entry, r *account.Plan, n int64) time.Duration {
 	until := e.shut.Load()
 	switch {
-	case n == 1 || e.ends.Load() != 0 && !r.Window.Sliding:
+	case n == 1 || e.Ends.Load() != 0 && !r.Window.Sliding:
 	case until&1 == 0 && r.Window.Period == 0:
 		until += ((n-1)*r.Bucket.Unit + r.Bucket.Refill - 1) / r.Bucket.Refill * 1000
 	default: // several units may take longer than the turn of this process, or than one unit of a window
-		e.lock()
-		until = max(until, e.account.RetryAt(&account.Conditions{Bucket: r.Bucket, Window: r.Window, Floor: r.Floor}, n))
-		e.unlock()
+		e.Lock()
+		until = max(until, e.Account.RetryAt(&account.Conditions{Bucket: r.Bucket, Window: r.Window, Floor: r.Floor}, n))
+		e.Unlock()
 	}
-	return max(time.Microsecond, time.Duration(until-t.clock.Rough()))
+	return max(time.Microsecond, time.Duration(until-t.Clock.Rough()))
 }

@@ -1,4 +1,4 @@
-package hybrid
+package keys
 
 import (
 	"fmt"
@@ -15,10 +15,10 @@ import (
 func TestStoreIsAnLRU(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		room := rapid.SampledFrom([]int{1, 2, 9, 40}).Draw(t, "room")
-		s := newStore(room, func() {})
-		var model []*entry // the one whose noted use is the oldest comes first
-		owes := map[*entry]bool{}
-		place := func(key string) int { return slices.IndexFunc(model, func(e *entry) bool { return e.name == key }) }
+		s := NewStore(room, func() {})
+		var model []*Entry // the one whose noted use is the oldest comes first
+		owes := map[*Entry]bool{}
+		place := func(key string) int { return slices.IndexFunc(model, func(e *Entry) bool { return e.Name == key }) }
 		use := func(i int) {
 			e := model[i]
 			model = append(slices.Delete(model, i, i+1), e)
@@ -26,29 +26,29 @@ func TestStoreIsAnLRU(t *testing.T) {
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			key := fmt.Sprint(rapid.IntRange(0, 2*room).Draw(t, "key"))
 			i := place(key)
-			var want *entry
+			var want *Entry
 			if i >= 0 {
 				want = model[i]
 			}
 			switch rapid.SampledFrom([]string{"lookup", "peek", "owe", "add"}).Draw(t, "step") {
 			case "lookup":
-				if got := s.lookup(key); got != want {
+				if got := s.Lookup(key); got != want {
 					t.Fatalf("lookup(%s): %v, want %v", key, got, want)
 				} else if i >= 0 {
 					use(i)
 				}
 			case "peek":
-				if s.peek(key) != want || s.get(key) != want {
-					t.Fatalf("peek(%s): %v, want %v", key, s.peek(key), want)
+				if s.Peek(key) != want || s.Get(key) != want {
+					t.Fatalf("peek(%s): %v, want %v", key, s.Peek(key), want)
 				}
 			case "owe":
 				if want != nil && !owes[want] {
-					want.mu.Lock()
+					want.Mu.Lock()
 					owes[want] = true
 				}
 			case "add":
-				e := newEntry(hubOnly, key)
-				var owing []*entry
+				e := NewEntry(hubOnly, key)
+				var owing []*Entry
 				switch {
 				case want != nil:
 					use(i)
@@ -65,18 +65,18 @@ func TestStoreIsAnLRU(t *testing.T) {
 				default:
 					want, model = e, append(model, e)
 				}
-				got, ow := s.add(e, 0)
+				got, ow := s.Add(e, 0)
 				if got != want || !slices.Equal(ow, owing) {
 					t.Fatalf("add(%s): %v and %d that owe, want %v and %d", key, got, len(ow), want, len(owing))
 				}
 			}
 			for _, e := range model {
-				if s.get(e.name) != e {
-					t.Fatalf("%s is lost", e.name)
+				if s.Get(e.Name) != e {
+					t.Fatalf("%s is lost", e.Name)
 				}
 			}
-			if n := s.shards[0].lru.Len(); n != len(model) || s.keys.Load() != int64(n) {
-				t.Fatalf("%d keys, counted %d, want %d", n, s.keys.Load(), len(model))
+			if n := s.shards[0].lru.Len(); n != len(model) || s.Keys.Load() != int64(n) {
+				t.Fatalf("%d keys, counted %d, want %d", n, s.Keys.Load(), len(model))
 			}
 		}
 	})
@@ -85,10 +85,10 @@ func TestStoreIsAnLRU(t *testing.T) {
 // TestStoreGrowsInSteps bounds the number of chains beside the entries.
 func TestStoreGrowsInSteps(t *testing.T) {
 	for _, most := range []int{1, 10, 16, 100, 1000, 1500} {
-		s := newStore(most, func() {})
+		s := NewStore(most, func() {})
 		for i := range 2 * most {
-			s.add(newEntry(hubOnly, fmt.Sprint(i)), 0)
-			if chains, keys := len(*s.shards[0].table.Load()), int(s.keys.Load()); keys > most || chains < keys || chains > max(minTable, 2*keys) {
+			s.Add(NewEntry(hubOnly, fmt.Sprint(i)), 0)
+			if chains, keys := len(*s.shards[0].table.Load()), int(s.Keys.Load()); keys > most || chains < keys || chains > max(minTable, 2*keys) {
 				t.Fatalf("%d keys of %d: %d chains", keys, most, chains)
 			}
 		}
@@ -100,23 +100,23 @@ func TestStoreGrowsInSteps(t *testing.T) {
 func TestEachTryIsAnotherEntry(t *testing.T) {
 	for free := range evictTries {
 		for _, used := range []bool{false, true} {
-			s := newStore(evictTries, func() {})
-			var made []*entry
+			s := NewStore(evictTries, func() {})
+			var made []*Entry
 			for i := range evictTries {
-				e := newEntry(hubOnly, fmt.Sprint(i))
-				s.add(e, 0)
+				e := NewEntry(hubOnly, fmt.Sprint(i))
+				s.Add(e, 0)
 				made = append(made, e)
 			}
 			for i, e := range made {
 				if used {
-					s.lookup(e.name)
+					s.Lookup(e.Name)
 				}
 				if i != free {
-					e.mu.Lock()
+					e.Mu.Lock()
 				}
 			}
-			got, owing := s.add(newEntry(hubOnly, "new"), 0)
-			if got == nil || s.peek(made[free].name) != nil || s.keys.Load() != evictTries || len(owing) != free {
+			got, owing := s.Add(NewEntry(hubOnly, "new"), 0)
+			if got == nil || s.Peek(made[free].Name) != nil || s.Keys.Load() != evictTries || len(owing) != free {
 				t.Errorf("%d is free, all used %t: it was not evicted, %d owe", free, used, len(owing))
 			}
 		}
@@ -127,15 +127,15 @@ func TestEachTryIsAnotherEntry(t *testing.T) {
 // that must pay.
 func TestRefusedKeysAskOthersToPay(t *testing.T) {
 	const keys = 3 * evictTries
-	s := newStore(keys, func() {})
+	s := NewStore(keys, func() {})
 	for i := range keys {
-		e := newEntry(hubOnly, fmt.Sprint(i))
-		s.add(e, 0)
-		e.mu.Lock()
+		e := NewEntry(hubOnly, fmt.Sprint(i))
+		s.Add(e, 0)
+		e.Mu.Lock()
 	}
-	asked := map[*entry]bool{}
+	asked := map[*Entry]bool{}
 	for range keys / evictTries {
-		got, owing := s.add(newEntry(hubOnly, "new"), 0)
+		got, owing := s.Add(NewEntry(hubOnly, "new"), 0)
 		if got != nil || len(owing) != evictTries {
 			t.Fatalf("got %v, %d owe; want none and %d", got, len(owing), evictTries)
 		}
@@ -143,7 +143,7 @@ func TestRefusedKeysAskOthersToPay(t *testing.T) {
 			asked[e] = true
 		}
 	}
-	if len(asked) != keys || s.keys.Load() != keys || s.refused.Load() != keys/evictTries || s.evicted.Load() != 0 {
-		t.Errorf("%d asked to pay, %d keys, %d refused, %d evicted", len(asked), s.keys.Load(), s.refused.Load(), s.evicted.Load())
+	if len(asked) != keys || s.Keys.Load() != keys || s.Refused.Load() != keys/evictTries || s.Evicted.Load() != 0 {
+		t.Errorf("%d asked to pay, %d keys, %d refused, %d evicted", len(asked), s.Keys.Load(), s.Refused.Load(), s.Evicted.Load())
 	}
 }

@@ -1,4 +1,4 @@
-package hybrid
+package keys
 
 import (
 	"math"
@@ -10,7 +10,7 @@ import (
 // of the keys come. Budgets with a longer validity end when keys come faster.
 func TestRecencyLagsByAPartOfTheTurnover(t *testing.T) {
 	voids := 0
-	s := newStore(6400, func() { voids++ })
+	s := NewStore(6400, func() { voids++ })
 	turn := &s.turnover
 	now := int64(time.Hour)
 	come := func(keys int, each time.Duration) {

@@ -1,4 +1,4 @@
-package hybrid
+package keys
 
 import (
 	"fmt"
@@ -16,22 +16,22 @@ import (
 // path.
 
 type finder interface {
-	find(key string) *entry
-	add(e *entry)
+	find(key string) *Entry
+	add(e *Entry)
 }
 
 // ours is the store that the limiter uses.
-type ours struct{ *store }
+type ours struct{ *Store }
 
-func (s ours) find(key string) *entry { return s.get(key) }
-func (s ours) add(e *entry)           { s.store.add(e, 0) }
+func (s ours) find(key string) *Entry { return s.Get(key) }
+func (s ours) add(e *Entry)           { s.Store.Add(e, 0) }
 
 // locked is golang-lru alone, in shards, each under its lock.
 type locked struct {
 	seed   maphash.Seed
 	shards [8]struct {
 		mu  sync.Mutex
-		lru *simplelru.LRU[string, *entry]
+		lru *simplelru.LRU[string, *Entry]
 		_   [40]byte
 	}
 }
@@ -39,12 +39,12 @@ type locked struct {
 func newLocked(keys int) *locked {
 	l := &locked{seed: maphash.MakeSeed()}
 	for i := range l.shards {
-		l.shards[i].lru, _ = simplelru.NewLRU[string, *entry](keys, nil)
+		l.shards[i].lru, _ = simplelru.NewLRU[string, *Entry](keys, nil)
 	}
 	return l
 }
 
-func (l *locked) find(key string) *entry {
+func (l *locked) find(key string) *Entry {
 	sh := &l.shards[maphash.String(l.seed, key)&7]
 	sh.mu.Lock()
 	e, _ := sh.lru.Get(key)
@@ -52,10 +52,10 @@ func (l *locked) find(key string) *entry {
 	return e
 }
 
-func (l *locked) add(e *entry) {
-	sh := &l.shards[maphash.String(l.seed, e.name)&7]
+func (l *locked) add(e *Entry) {
+	sh := &l.shards[maphash.String(l.seed, e.Name)&7]
 	sh.mu.Lock()
-	sh.lru.Add(e.name, e)
+	sh.lru.Add(e.Name, e)
 	sh.mu.Unlock()
 }
 
@@ -63,24 +63,24 @@ func (l *locked) add(e *entry) {
 type beside struct {
 	m   sync.Map
 	mu  sync.Mutex
-	lru *simplelru.LRU[*entry, struct{}]
+	lru *simplelru.LRU[*Entry, struct{}]
 }
 
 func newBeside(keys int) *beside {
-	lru, _ := simplelru.NewLRU[*entry, struct{}](keys, nil)
+	lru, _ := simplelru.NewLRU[*Entry, struct{}](keys, nil)
 	return &beside{lru: lru}
 }
 
-func (b *beside) find(key string) *entry {
+func (b *beside) find(key string) *Entry {
 	e, ok := b.m.Load(key)
 	if !ok {
 		return nil
 	}
-	return e.(*entry)
+	return e.(*Entry)
 }
 
-func (b *beside) add(e *entry) {
-	b.m.Store(e.name, e)
+func (b *beside) add(e *Entry) {
+	b.m.Store(e.Name, e)
 	b.mu.Lock()
 	b.lru.Add(e, struct{}{})
 	b.mu.Unlock()
@@ -90,7 +90,7 @@ var finders = []struct {
 	name string
 	make func(keys int) finder
 }{
-	{"table+lru", func(keys int) finder { return ours{newStore(2*keys, func() {})} }},
+	{"table+lru", func(keys int) finder { return ours{NewStore(2*keys, func() {})} }},
 	{"locked-lru", func(keys int) finder { return newLocked(keys) }},
 	{"sync.Map+lru", func(keys int) finder { return newBeside(keys) }},
 }
@@ -104,7 +104,7 @@ func BenchmarkFind(b *testing.B) {
 		names := make([]string, keys)
 		for i := range names {
 			names[i] = fmt.Sprintf("%020d", i)
-			store.add(newEntry(hubOnly, names[i]))
+			store.add(NewEntry(hubOnly, names[i]))
 		}
 		zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, keys-1)
 		order := make([]string, 1<<16)
@@ -150,7 +150,7 @@ func BenchmarkStoreMemory(b *testing.B) {
 				runtime.ReadMemStats(&before)
 				store := f.make(keys)
 				for i := range keys {
-					store.add(newEntry(lim, fmt.Sprintf("%020d", i)))
+					store.add(NewEntry(lim, fmt.Sprintf("%020d", i)))
 				}
 				runtime.GC()
 				runtime.ReadMemStats(&after)
