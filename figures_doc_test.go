@@ -90,7 +90,7 @@ func beyond(part, least float64) string {
 // headline compares the first table of README with bench/RESULTS.md and bench/REDIS.md.
 func (f *figures) headline() {
 	results, costs := read(f.t, "bench/RESULTS.md"), read(f.t, "bench/REDIS.md")
-	const hot, alone = "| limiter | 1 goroutine: ns/op |", "| limiter | decisions/s | p50 | p99 | allocations |"
+	const hot, alone = "| limiter | 1 goroutine: ns/op ± % |", "| limiter | decisions/s | p50 | p99 | allocations |"
 	_, inMemory := rowsOf(f.t, results, hot)
 	_, single := rowsOf(f.t, costs, alone)
 	_, rest, _ := strings.Cut(costs, "| limiter | load | decisions/s | messages/decision |")
