@@ -20,8 +20,9 @@ type origin struct {
 }
 
 func thisOrigin(revision string, d slice) origin {
-	machine := fmt.Sprintf("%s, GOMAXPROCS %d, %s, %s, %s, redis-server %s; revision %s", benchkit.CPU(), runtime.GOMAXPROCS(0),
-		benchkit.Memory(), benchkit.Kernel(), runtime.Version(), benchkit.RedisServer(), cmp.Or(revision, "unknown"))
+	machine := fmt.Sprintf("%s, GOMAXPROCS %d, %s, %s, %s, redis-server %s; revision %s",
+		benchkit.CPU(), runtime.GOMAXPROCS(0), benchkit.Memory(), benchkit.Kernel(), runtime.Version(),
+		benchkit.RedisServer(), cmp.Or(revision, "unknown"))
 	versions, modules := benchkit.Modules(), map[string]string{}
 	for _, r := range everyone {
 		if v := versions[r.Module]; v != "" {

@@ -92,7 +92,8 @@ func (p page) speeds(w workload) string {
 	for _, g := range p.plan.goroutines {
 		fmt.Fprintf(&b, " %s: ns/op ± %% | / hybrid | p99, µs |", goroutines(g))
 	}
-	b.WriteString(" allocs/op | denied, % | in memory, % |\n|---|" + strings.Repeat("--:|", 3*len(p.plan.goroutines)+3) + "\n")
+	figures := strings.Repeat("--:|", 3*len(p.plan.goroutines)+3)
+	b.WriteString(" allocs/op | denied, % | in memory, % |\n|---|" + figures + "\n")
 	for _, r := range p.rows(w) {
 		fmt.Fprintf(&b, "| %s |", strong(r.Name))
 		for _, g := range p.plan.goroutines {
