@@ -369,6 +369,9 @@ func TestFiguresAreRead(t *testing.T) {
 	if was != "old" || now != "a\n<!-- m -->\n\nnew\n\n<!-- end -->\nb\n" {
 		t.Errorf("%q, %q", was, now)
 	}
+	flagged := *update
+	*update = false
+	defer func() { *update = flagged }()
 	f := &figures{t: t, page: "## A\n\n| x | 1 |\n\n## B\n\n| x | 2, 0 | 7 |\n| xy | 4 |\n"}
 	f.row("## B", "x", "2, 0", "7")
 	f.row("## A", "x", "1")
@@ -380,9 +383,7 @@ func TestFiguresAreRead(t *testing.T) {
 	if f.row("## B", "z", "1"); len(f.bad) != 3 {
 		t.Errorf("three wrong rows: %q", f.bad)
 	}
-	flagged := *update
 	*update = true
-	defer func() { *update = flagged }()
 	f.row("## B", "x", "3", "8 %")
 	if !strings.Contains(f.page, "\n| x | 3 | 8 % |\n| xy | 5 |") || !strings.Contains(f.page, "| x | 1 |") {
 		t.Errorf("%q", f.page)
