@@ -32,11 +32,11 @@ fuzz: ## every fuzz target for a minute (FUZZTIME=5m make fuzz: for five)
 	@scripts/fuzz.sh
 
 .PHONY: lab
-lab: ## whole fleets in virtual time: docs/lab/results.md and its plots, and docs/lab/calls.md; fails if a bound of a scenario does not hold
+lab: ## whole fleets in virtual time, into docs/lab; fails if a bound of a scenario does not hold
 	@cd bench/accuracy && go test -run '^TestLab(Calls)?$$' -count=1 -timeout 2h -lab -revision "$$(git describe --always --dirty --exclude '*')"
 
 .PHONY: lab-calls
-lab-calls: ## the part of lab about calls in flight, about three minutes: docs/lab/calls.md; fails if a bound of a scenario does not hold
+lab-calls: ## the part of lab about calls in flight, about three minutes, into docs/lab; fails if a bound of a scenario does not hold
 	@cd bench/accuracy && go test -run '^TestLabCalls$$' -count=1 -timeout 1h -lab -revision "$$(git describe --always --dirty --exclude '*')"
 
 .PHONY: bench-redis

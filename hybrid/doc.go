@@ -38,7 +38,7 @@
 // If a process's part of the bucket is below one unit (a few requests a minute
 // over forty processes), nothing can be leased, and each decision costs a round
 // trip. A log line reports this once. docs/protocol.md explains the protocol and
-// proves the bound. docs/lab/results.md has measurements of whole fleets.
+// proves the bound. docs/lab has measurements of whole fleets.
 //
 // # Which mode
 //

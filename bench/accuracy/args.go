@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit"
 )
 
 // args are the remaining words of a line.
@@ -39,16 +41,13 @@ func (a *args) count() (int, error) {
 
 // fromTo reads the least and the largest of a range of whole numbers.
 func (a *args) fromTo() (least, most int, err error) {
-	if least, err = a.count(); err != nil {
-		return 0, 0, err
+	if least, err = a.count(); err == nil {
+		most, err = a.count()
 	}
-	if most, err = a.count(); err != nil {
-		return 0, 0, err
+	if err == nil && most < least {
+		err = fmt.Errorf("%d is below %d", most, least)
 	}
-	if most < least {
-		return 0, 0, fmt.Errorf("%d is below %d", most, least)
-	}
-	return least, most, nil
+	return least, most, err
 }
 
 // number reads a number of at least 0; 5% is 0.05.
@@ -57,39 +56,42 @@ func (a *args) number() (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	x, ok := parseNumber(word)
-	if !ok {
+	digits, percent := strings.CutSuffix(word, "%")
+	x, err := strconv.ParseFloat(digits, 64)
+	if err != nil || !(x >= 0) || math.IsInf(x, 0) {
 		return 0, fmt.Errorf("%q is not a number of at least 0", word)
+	}
+	if percent {
+		x /= 100
 	}
 	return x, nil
 }
 
-func parseNumber(word string) (float64, bool) {
-	digits, percent := strings.CutSuffix(word, "%")
-	x, err := strconv.ParseFloat(digits, 64)
-	if percent {
-		x /= 100
-	}
-	return x, err == nil && x >= 0 && !math.IsInf(x, 0)
-}
-
 // numbers reads one or more numbers, all different.
-func (a *args) numbers() ([]float64, error) {
-	var all []float64
-	for len(all) == 0 || len(*a) > 0 {
-		if _, ok := parseNumber(strings.Join((*a)[:min(1, len(*a))], "")); !ok && len(all) > 0 {
-			break
-		}
+func (a *args) numbers() (all []float64, err error) {
+	for {
+		rest := *a
 		x, err := a.number()
-		if err != nil {
+		switch {
+		case err != nil && len(all) > 0:
+			*a = rest
+			return all, nil
+		case err != nil:
 			return nil, err
-		}
-		if slices.Contains(all, x) {
+		case slices.Contains(all, x):
 			return nil, fmt.Errorf("%s is there twice", number(x))
 		}
 		all = append(all, x)
 	}
-	return all, nil
+}
+
+// factors reads one or more load factors.
+func (a *args) factors() ([]float64, error) {
+	all, err := a.numbers()
+	if err == nil && slices.Contains(all, 0) {
+		err = errors.New("a factor of 0 is no load")
+	}
+	return all, err
 }
 
 func (a *args) duration() (time.Duration, error) {
@@ -120,17 +122,15 @@ func (a *args) pairs(names map[string]func() error) error {
 	return nil
 }
 
-// kindsOf reads the words of kinds to the end of the line.
-func kindsOf[K comparable](a *args, known map[string]K) ([]K, error) {
-	var all []K
+// kinds reads words of kinds to the end of the line.
+func (a *args) kinds(known []string) (all []string, err error) {
 	for len(*a) > 0 {
-		word, _ := a.next()
-		kind, ok := known[word]
-		if !ok {
-			return nil, fmt.Errorf("unknown kind %q (there are: %s)", word, oneOf(known))
+		kind, _ := a.next()
+		if !slices.Contains(known, kind) {
+			return nil, fmt.Errorf("unknown kind %q (there are: %s)", kind, strings.Join(known, ", "))
 		}
 		if slices.Contains(all, kind) {
-			return nil, fmt.Errorf("%s is there twice", word)
+			return nil, fmt.Errorf("%s is there twice", kind)
 		}
 		all = append(all, kind)
 	}
@@ -138,4 +138,29 @@ func kindsOf[K comparable](a *args, known map[string]K) ([]K, error) {
 		return nil, errMissing
 	}
 	return all, nil
+}
+
+// rest returns the other words.
+func (a *args) rest() string {
+	text := strings.Join(*a, " ")
+	*a = nil
+	return text
+}
+
+// limit takes the other words as a limit, as hybridlimit.ParseLimit does: one of calls in flight, or one
+// of a rate that counts.
+func (a *args) limit(flying bool) (hybridlimit.Limit, error) {
+	if len(*a) == 0 {
+		return hybridlimit.Limit{}, errMissing
+	}
+	text := a.rest()
+	limit, err := hybridlimit.ParseLimit(text)
+	switch alg := limit.Algorithm; {
+	case err != nil:
+	case flying != (alg == hybridlimit.AlgConcurrent):
+		err = fmt.Errorf("%q is no limit of %s", text, map[bool]string{true: "calls in flight", false: "a rate"}[flying])
+	case alg == hybridlimit.AlgUnlimited || alg == hybridlimit.AlgBlocked:
+		err = fmt.Errorf("%q counts nothing", alg)
+	}
+	return limit, err
 }

@@ -1,40 +1,68 @@
 package accuracy
 
 import (
-	"fmt"
+	"errors"
+	"io/fs"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
 	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
-// Family is one scenario file: the settings that its runs share, and the
-// settings that vary.
-type Family struct {
-	Name       string         // the file name without its extension
-	Title      string         // for the page
-	Base       fleet.Scenario // all but Kind, Load.Factor and Overshoot
-	Factors    []float64      // load factors, one scenario each
-	Overshoots []float64      // one row each for auto; other kinds have no overshoot
-	Kinds      []fleet.Kind   // one row each
-	Musts      []Must         // the bounds of the rows
-	Plot       float64        // the factor of the plot; 0: no plot
+// Lab is a sort of scenario: Rates or Calls.
+type Lab struct {
+	kinds    []string // the words for the limiters
+	central  string   // the kind that others are divided by
+	quotient string   // the figure that this division gives
+	words    map[string]word
+	required []string
+	figures  Figures // whose keys a must can name
+	scales   map[string]func(Case) float64
+	family   Family // the defaults
+	agree    func(*Family, *reader)
+	order    func(a, b *Family) int // of the families; nil: by name
 }
 
-// Case is one run, which becomes a row of the table.
+// Family is a scenario file: the settings that its runs share, and the settings that vary.
+type Family struct {
+	Lab       *Lab
+	Name      string // the file name without its extension
+	Title     string
+	Setting   string // the other lines that have settings
+	Processes int
+	Seed      uint64
+	Span      time.Duration // of the load
+	Steady    time.Duration // the first part of the load, which the figures leave out
+	Latency   time.Duration // a round trip to Redis
+
+	Rate       fleet.Scenario     // of Rates: the other settings, but not those that vary
+	Call       callfleet.Scenario // of Calls: the same
+	Factors    []float64          // load factors, one scenario each
+	Overshoots []float64          // one row each for auto; other kinds have no overshoot
+	Kinds      []string           // one row each
+	Musts      []Must             // the bounds of the rows
+	Plot       float64            // the factor of the plot; 0: no plot
+}
+
+// Case is one run, which becomes a row.
 type Case struct {
 	Family   *Family
 	Scenario string // family and factor
-	Kind     string // its name in the table
-	Run      fleet.Scenario
+	Kind     string // the kind, with the overshoot if there are several
+	Factor   float64
+	Rate     fleet.Scenario     // of Rates
+	Call     callfleet.Scenario // of Calls
 }
 
 // exact is the kind that the utilisation of a whole run is relative to.
 const exact = "exact"
 
-// kinds has the words of scenario files for the limiters. exact is the checked
-// model, because the real scripts take minutes for the same result.
+// kinds has the words of scenario files for the limiters. exact is the checked model, because the
+// real scripts take minutes for the same result.
 var kinds = map[string]fleet.Kind{
 	"auto":           fleet.Auto,
 	"strict":         fleet.Strict,
@@ -44,24 +72,49 @@ var kinds = map[string]fleet.Kind{
 	"redis-exact":    fleet.RedisExact,
 }
 
-// kindName returns the word for a kind.
-func kindName(k fleet.Kind) string {
-	for name, kind := range kinds {
-		if kind == k {
-			return name
-		}
+// Rates has the scenarios of limits of a rate.
+var Rates = &Lab{
+	kinds: slices.Sorted(maps.Keys(kinds)), central: exact, quotient: "utilisation-whole",
+	words: rateWords, required: []string{"processes", "limit", "load", "span", "kinds"},
+	agree: (*Family).agreeRate, figures: rateFigures(Case{Family: &Family{}}, fleet.Report{}),
+	scales: map[string]func(Case) float64{
+		"burst": Case.burst, "budget": Case.budget, "microsecond": Case.microsecond, "floor": Case.floor,
+	},
+	family: Family{Overshoots: []float64{0.05}},
+}
+
+// Calls has the scenarios of limits of calls in flight.
+var Calls = &Lab{
+	kinds: []string{
+		string(callfleet.Central), string(callfleet.Engine), string(callfleet.Limiter), string(callfleet.SortedSet),
+	},
+	central: string(callfleet.Central), quotient: "share",
+	words: callWords, required: []string{"processes", "limit", "calls", "load", "span", "kinds"},
+	agree: (*Family).agreeCalls, figures: callFigures(Case{}, callfleet.Report{}), order: byFleet,
+	family: Family{Call: callfleet.Scenario{Keys: 1}},
+}
+
+// Read parses every scenario file (*.txt) of a directory.
+func (l *Lab) Read(dir fs.FS) (all []*Family, err error) {
+	names, err := fs.Glob(dir, "*.txt")
+	for _, name := range names {
+		text, unread := fs.ReadFile(dir, name)
+		f, bad := l.Parse(name, string(text))
+		all, err = append(all, f), errors.Join(err, unread, bad)
 	}
-	return string(k)
+	if l.order != nil {
+		slices.SortStableFunc(all, l.order)
+	}
+	return all, err
 }
 
 // Cases returns the runs of the family, scenario by scenario.
-func (f *Family) Cases() []Case {
-	var all []Case
+func (f *Family) Cases() (all []Case) {
 	for _, factor := range f.Factors {
 		for _, kind := range f.Kinds {
-			overshoots := f.Overshoots
-			if kind != fleet.Auto {
-				overshoots = []float64{0}
+			overshoots := []float64{0}
+			if kind == "auto" {
+				overshoots = f.Overshoots
 			}
 			for _, overshoot := range overshoots {
 				all = append(all, f.at(factor, kind, overshoot))
@@ -71,89 +124,49 @@ func (f *Family) Cases() []Case {
 	return all
 }
 
-func (f *Family) at(factor float64, kind fleet.Kind, overshoot float64) Case {
-	c := Case{Family: f, Scenario: f.scenario(factor), Kind: kindName(kind), Run: f.Base}
-	c.Run.Kind = kind
-	c.Run.Load.Factor = factor
-	if kind == fleet.Auto {
-		c.Run.Overshoot = overshoot
+func (f *Family) at(factor float64, kind string, overshoot float64) Case {
+	c := Case{Family: f, Scenario: f.Name + " ×" + number(factor), Kind: kind, Factor: factor, Rate: f.Rate, Call: f.Call}
+	if kind == "auto" {
+		c.Rate.Overshoot = overshoot
 		if overshoot == 0 {
-			c.Run.Overshoot = -1 // 0 would be the default of the limiter
+			c.Rate.Overshoot = -1 // 0 would be the default of the limiter
 		}
 		if len(f.Overshoots) > 1 {
 			c.Kind += " " + number(overshoot)
 		}
 	}
-	c.Run.Name = c.Scenario + " " + c.Kind
+	c.Rate.Name, c.Rate.Kind, c.Rate.Load.Factor = c.Scenario+" "+c.Kind, kinds[kind], factor
+	c.Rate.Processes, c.Rate.Seed, c.Rate.Latency = f.Processes, f.Seed, f.Latency
+	c.Rate.Span, c.Rate.Steady = f.Span, f.Steady
+	c.Call.Kind, c.Call.Load = callfleet.Kind(kind), factor
+	c.Call.Processes, c.Call.Seed, c.Call.Latency = f.Processes, f.Seed, f.Latency
+	c.Call.Span, c.Call.Steady = f.Span, f.Steady
 	return c
 }
 
-// scenario returns the name of the scenario with this factor.
-func (f *Family) scenario(factor float64) string { return f.Name + " ×" + number(factor) }
-
-// Setting describes the family's scenarios in one line.
-func (f *Family) Setting() string {
-	b := f.Base
-	s := fmt.Sprintf("%d processes, %v, %v load, %v (steady after %v), round trip %v",
-		b.Processes, b.Limit, b.Load.Shape, b.Span, b.Steady, b.Latency)
-	for _, c := range b.Changes {
-		s += fmt.Sprintf(", %v after %v", c.Limit, c.At)
-	}
-	switch b.Load.Shape {
-	case fleet.OnOff:
-		s += fmt.Sprintf(", on for %v and off for %v", b.Load.On, b.Load.Off)
-	case fleet.Rush:
-		s += fmt.Sprintf(", once within %v", b.Load.On)
-	case fleet.Groups:
-		s += fmt.Sprintf(", %d–%d calls within %v each %v", b.Load.MinSize, b.Load.MaxSize, b.Load.On, b.Load.Off)
-		if b.Load.InTurn {
-			s += ", on each process in turn"
-		}
-	}
-	if b.Load.Zipf > 0 {
-		s += fmt.Sprintf(", shares of the processes by Zipf %s", number(b.Load.Zipf))
-	}
-	if b.Load.Keys > 1 {
-		s += fmt.Sprintf(", %d keys", b.Load.Keys)
-		if b.Load.KeyZipf > 0 {
-			s += " Zipf " + number(b.Load.KeyZipf)
-		}
-		if b.Load.KeyHigh > 0 {
-			s += fmt.Sprintf(" clamped to a load of %s–%s each", number(b.Load.KeyLow), number(b.Load.KeyHigh))
-		}
-	}
-	if b.Load.MaxCost > 1 {
-		s += fmt.Sprintf(", costs %d–%d", max(b.Load.MinCost, 1), b.Load.MaxCost)
-	}
-	if b.Cold {
-		s += ", all start with the load"
-	}
-	return s
-}
-
 // burst returns the burst of the limit in units.
-func (c Case) burst() float64 { return float64(c.Run.Limit.BurstSize()) }
+func (c Case) burst() float64 { return float64(c.Rate.Limit.BurstSize()) }
 
-// microsecond returns the units that are refilled in a microsecond. Redis's
-// clock has no smaller step, so a fleet without overshoot may seem to have an
-// overshoot of this size.
+// microsecond returns the units that are refilled in a microsecond. Redis's clock has no smaller
+// step, so a fleet without overshoot may seem to have an overshoot of this size.
 func (c Case) microsecond() float64 {
-	return float64(c.Run.Limit.Rate) * float64(time.Microsecond) / float64(c.Run.Limit.Period)
+	return float64(c.Rate.Limit.Rate) * float64(time.Microsecond) / float64(c.Rate.Limit.Period)
 }
 
-// budget returns the units that the fleet may admit early, at the resolution of
-// Redis's clock.
-func (c Case) budget() float64 { return math.Max(c.Run.Overshoot, 0)*c.burst() + c.microsecond() }
+// budget returns the units that the fleet may admit early, at the resolution of Redis's clock.
+func (c Case) budget() float64 { return math.Max(c.Rate.Overshoot, 0)*c.burst() + c.microsecond() }
 
-// floor returns the least number of messages with which N processes can drain a
-// bucket of L units fairly and without overshoot: N·log₂(L/N).
+// floor returns the least number of messages with which N processes can drain a bucket of L units
+// fairly and without overshoot: N·log₂(L/N).
 func (c Case) floor() float64 {
-	n := float64(c.Run.Processes)
+	n := float64(c.Rate.Processes)
 	return n * math.Log2(c.burst()/n)
 }
 
-// steady returns the length of the steady part in seconds.
-func (c Case) steady() float64 { return (c.Run.Span - c.Run.Steady).Seconds() }
-
 // number formats x without an exponent or trailing zeros.
-func number(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+func number(x float64) string {
+	if math.IsNaN(x) {
+		return none
+	}
+	return strconv.FormatFloat(x, 'f', -1, 64)
+}

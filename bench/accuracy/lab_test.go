@@ -11,86 +11,111 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
 	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 var (
 	lab      = flag.Bool("lab", false, "run all scenarios, as make lab does")
 	out      = flag.String("out", "", "directory for the results of -lab; empty: docs/lab, if all scenarios ran")
-	revision = flag.String("revision", "", "revision of the code, for the head of the page")
+	revision = flag.String("revision", "", "revision of the code, for the results")
+	update   = flag.Bool("update", false, "write the figures of docs/lab into the pages")
 )
 
-// TestLab runs every scenario file, and writes the table and the plots. If -run
-// selects some of them, the results go only to the log, or to the directory of
-// -out: the page in docs/lab must be of one revision.
-func TestLab(t *testing.T) {
+// TestLab runs every scenario file of a rate, and writes the results.
+func TestLab(t *testing.T) { runLab(t, Rates, "scenarios", RatesFile, "make lab") }
+
+// TestLabCalls runs every scenario file of calls in flight, and writes the results.
+func TestLabCalls(t *testing.T) { runLab(t, Calls, "calls", CallsFile, "make lab-calls") }
+
+// root is the root of the repository.
+const root = "../.."
+
+// runLab runs every scenario of a directory. If -run selects some of them, the results go only to the
+// log, or to the directory of -out: the files in docs/lab must be of one revision.
+func runLab(t *testing.T, l *Lab, scenarios, file, command string) {
 	if !*lab {
-		t.Skip("takes minutes: make lab")
+		t.Skip("takes minutes: " + command)
 	}
-	families, err := ReadAll(os.DirFS("scenarios"))
+	families, err := l.Read(os.DirFS(scenarios))
 	if err != nil {
 		t.Fatal(err)
 	}
-	runAll(t, families, func(result *Result, complete bool) {
-		dir := *out
-		if dir == "" && !complete {
-			t.Logf("not all scenarios ran, so no file is written:\n%s", result.Markdown())
+	runAll(t, families, command, func(result *Result, complete bool) {
+		for _, row := range result.Rows {
+			if row.Failed > 0 {
+				t.Errorf("%s %s: %s", row.Scenario, row.Kind, row.Musts)
+			}
+		}
+		to := filepath.Join(root, file)
+		switch {
+		case *out != "":
+			to = filepath.Join(*out, filepath.Base(file))
+		case !complete:
+			t.Log("not all scenarios ran, so no file is written")
 			return
 		}
-		if dir == "" {
-			dir = "../../docs/lab"
-		}
-		err := write(dir, result)
-		if *out == "" {
-			err = errors.Join(err, quoteIn("../../docs/protocol.md", result.quote))
-		}
-		if err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), result.Write(to)); err != nil {
 			t.Error(err)
+		} else if *out == "" {
+			if _, err := Quote(root, true); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }
 
-// quoteIn updates the excerpt in a page.
-func quoteIn(file string, quote func(page string) (string, error)) error {
-	page, err := os.ReadFile(file)
+// TestPages checks that the pages have the figures of the results. -update writes them.
+func TestPages(t *testing.T) {
+	stale, err := Quote(root, *update)
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	text, err := quote(string(page))
+	if len(stale) > 0 && !*update {
+		t.Errorf("%q have other figures than docs/lab: cd bench && go test ./accuracy -run TestPages -update", stale)
+	}
+	pictures, err := filepath.Glob(filepath.Join(root, "docs/lab/*.svg"))
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	return os.WriteFile(file, []byte(text), 0o644)
+	page, err := os.ReadFile(filepath.Join(root, "docs/lab/README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range pictures {
+		if !strings.Contains(string(page), "]("+filepath.Base(file)+")") {
+			t.Errorf("docs/lab/README.md does not show %s", file)
+		}
+	}
+	families, err := Rates.Read(os.DirFS("scenarios"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if drawn := slices.Contains(pictures, filepath.Join(root, "docs/lab", f.Name+".svg")); drawn != (f.Plot > 0) {
+			t.Errorf("%s has a picture: %t", f.Name, drawn)
+		}
+	}
 }
 
-// TestShort runs the tiny scenarios, and checks all files that the lab would
-// write.
+// TestShort runs the tiny scenarios, and checks all files that the lab would write.
 func TestShort(t *testing.T) {
-	families, err := ReadAll(os.DirFS("testdata/short"))
+	families, err := Rates.Read(os.DirFS("testdata/short"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	runAll(t, families, func(result *Result, complete bool) {
+	runAll(t, families, "make lab", func(result *Result, complete bool) {
 		if !complete {
 			t.Skip("not all scenarios ran")
 		}
-		if err := write(dir, result); err != nil {
-			t.Fatal(err)
-		}
-		for _, row := range result.Rows {
+		for _, row := range writeAndRead(t, result, filepath.Join(dir, "results.json")).Rows {
 			sane(t, row)
-		}
-		page, err := os.ReadFile(filepath.Join(dir, "results.md"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if rows := strings.Count(string(page), "\n| "); rows < len(result.Rows) {
-			t.Errorf("%d lines of tables for %d rows:\n%s", rows, len(result.Rows), page)
 		}
 		if len(result.Plots()) == 0 {
 			t.Error("there is no plot")
@@ -105,92 +130,120 @@ func TestShort(t *testing.T) {
 	})
 }
 
+// TestShortCalls runs the tiny scenarios of calls in flight.
+func TestShortCalls(t *testing.T) {
+	families, err := Calls.Read(os.DirFS("testdata/calls"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	runAll(t, families, "make lab-calls", func(result *Result, _ bool) {
+		if result.Failed() > 0 {
+			t.Errorf("%d musts do not hold: %+v", result.Failed(), result.Rows)
+		}
+		for _, row := range writeAndRead(t, result, filepath.Join(dir, "calls.json")).Rows {
+			if admitted, share := row.of("admitted"), row.of("share"); !(admitted > 0 && admitted <= row.of("calls")) ||
+				!(share > 0.5 && share < 1.2) || !(row.of("at-once") > 0) || (row.of("messages") > 0) != (row.Kind != "central") {
+				t.Errorf("%+v", row)
+			}
+		}
+	})
+}
+
+// writeAndRead returns the result as in its file, which has a line for each row.
+func writeAndRead(t *testing.T, r *Result, file string) *Result {
+	t.Helper()
+	if err := r.Write(file); err != nil {
+		t.Fatal(err)
+	}
+	back, err := ReadResult(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Count(string(text), "\n    {\"scenario\":")
+	if len(back.Rows) != len(r.Rows) || lines != len(r.Rows) {
+		t.Fatalf("%d rows in %d lines, want %d of each:\n%s", len(back.Rows), lines, len(r.Rows), text)
+	}
+	for i, row := range back.Rows {
+		want := r.Rows[i]
+		if row.Scenario != want.Scenario || row.Kind != want.Kind || row.Musts != want.Musts || row.Failed != want.Failed {
+			t.Errorf("row %d is %+v, want %+v", i, row, want)
+		}
+	}
+	return back
+}
+
 // sane fails the test for figures that no run can have.
 func sane(t *testing.T, r Row) {
 	t.Helper()
 	name := r.Scenario + " " + r.Kind
-	if r.Calls == 0 || r.Admitted == 0 || r.Admitted > r.Calls {
-		t.Errorf("%s: %d of %d calls admitted", name, r.Admitted, r.Calls)
+	if calls, admitted := r.of("calls"), r.of("admitted"); !(admitted > 0 && admitted <= calls) {
+		t.Errorf("%s: %v of %v calls admitted", name, admitted, calls)
 	}
-	for what, x := range map[string]Figure{
-		"waits": r.Waits, "Jain": r.Jain, "spread": r.Spread, "false denials": r.FalseDenials,
-	} {
-		if !(x >= 0 && x <= 1) {
-			t.Errorf("%s: %s = %v, want 0 to 1", name, what, x)
+	for _, figure := range []string{"waits", "jain", "spread", "false-denials"} {
+		if x := r.of(figure); !(x >= 0 && x <= 1) {
+			t.Errorf("%s: %s = %v, want 0 to 1", name, figure, x)
 		}
 	}
 	// At a load of 3, count-and-push may admit every call.
-	if !(r.Utilisation > 0.3 && r.Utilisation < 3.5) || !(r.UtilisationWhole > 0.3 && r.UtilisationWhole < 3.5) {
-		t.Errorf("%s: utilisation %v, of the whole run %v, want 0.3 to 3.5", name, r.Utilisation, r.UtilisationWhole)
+	for _, figure := range []string{"utilisation", "utilisation-whole"} {
+		if x := r.of(figure); !(x > 0.3 && x < 3.5) {
+			t.Errorf("%s: %s %v, want 0.3 to 3.5", name, figure, x)
+		}
 	}
-	if !(r.Exceedance >= 0) || r.Ops < 0 || r.Messages > r.Ops+r.Heartbeats {
-		t.Errorf("%s: exceedance %v, %d ops, %d messages", name, r.Exceedance, r.Ops, r.Messages)
+	over, ops, messages := r.of("exceedance"), r.of("ops"), r.of("messages")
+	if !(over >= 0) || !(ops >= 0) || !(messages <= ops+r.of("heartbeats")) {
+		t.Errorf("%s: exceedance %v, %v ops, %v messages", name, over, ops, messages)
 	}
 }
 
-// runAll runs every case, a few in parallel, and passes the results of the
-// cases that -run selected to then. complete reports whether all cases ran.
-// Musts that do not hold fail the test.
-func runAll(t *testing.T, families []*Family, then func(r *Result, complete bool)) {
+// runAll runs every case, a few in parallel, and passes the results of the cases that -run selected
+// to then. complete reports whether all cases ran.
+func runAll(t *testing.T, families []*Family, command string, then func(r *Result, complete bool)) {
 	var runs []Run
 	for _, f := range families {
 		for _, c := range f.Cases() {
-			runs = append(runs, Run{Case: c, Report: fleet.Report{Violated: []string{"the run did not finish"}}})
+			runs = append(runs, Run{Case: c, Figures: Figures{}, Violated: []string{"the run did not finish"}})
 		}
 	}
 	picked := make([]bool, len(runs))
 	t.Cleanup(func() { // after the parallel tests
-		result := &Result{Command: "make lab", Versions: versions()}
-		complete := true
+		complete := !slices.Contains(picked, false)
+		if !complete {
+			command = fmt.Sprintf("go test -lab -run '%s'", flag.Lookup("test.run").Value)
+		}
+		result := &Result{Command: command, Versions: versions()}
 		for i := 0; i < len(runs); {
 			var scenario []Run
 			for name := runs[i].Case.Scenario; i < len(runs) && runs[i].Case.Scenario == name; i++ {
-				complete = complete && picked[i]
 				if picked[i] {
 					scenario = append(scenario, runs[i])
 				}
 			}
 			result.Add(scenario)
 		}
-		if !complete {
-			result.Command = fmt.Sprintf("go test -lab -run '%s'", flag.Lookup("test.run").Value)
-		}
-		for _, row := range result.Rows {
-			if row.failed() > 0 {
-				t.Errorf("%s %s: %s", row.Scenario, row.Kind, row.verdict())
-			}
-		}
 		then(result, complete)
 	})
 	for i := range runs {
-		t.Run(runs[i].Case.Scenario+"/"+runs[i].Case.Kind, func(t *testing.T) {
+		c := runs[i].Case
+		t.Run(c.Scenario+"/"+c.Kind, func(t *testing.T) {
 			t.Parallel()
 			picked[i] = true
 			start := time.Now()
-			runs[i].Report = fleet.Run(t, runs[i].Case.Run)
+			if c.Family.Lab == Calls {
+				runs[i] = CallRun(c, callfleet.Run(t, c.Call))
+			} else {
+				runs[i] = RateRun(c, fleet.Run(t, c.Rate))
+			}
 			if *lab {
-				row := NewRow(runs[i].Case, runs[i].Report)
-				fmt.Fprintf(os.Stderr, "%s (%.0f s)\n", row, time.Since(start).Seconds())
+				fmt.Fprintf(os.Stderr, "%s %s: %v (%.1f s)\n", c.Scenario, c.Kind, runs[i].Figures, time.Since(start).Seconds())
 			}
 		})
 	}
-}
-
-// write writes the page, the figures and the plots to a directory.
-func write(dir string, r *Result) error {
-	figures, err := r.JSON()
-	if err != nil {
-		return err
-	}
-	files := map[string][]byte{"results.md": []byte(r.Markdown()), "results.json": figures}
-	for _, p := range r.Plots() {
-		files[p.File] = p.SVG()
-	}
-	bad := []error{os.MkdirAll(dir, 0o755)}
-	for name, text := range files {
-		bad = append(bad, os.WriteFile(filepath.Join(dir, name), text, 0o644))
-	}
-	return errors.Join(bad...)
 }
 
 // versions returns the versions of everything that can change a figure. A test

@@ -11,8 +11,9 @@ import (
 
 // Must is a bound for rows.
 type Must struct {
+	Text   string   // as in the file
 	Kinds  []string // the kinds of the rows; empty: all kinds
-	Metric string   // a key of metrics or callMetrics
+	Metric string   // the figure
 	AtMost bool     // false: at least
 	Factor float64  // the bound is Factor times Of
 	Of     string   // "": the bound is Factor; else a key of scales, or a kind, which stands for its figure
@@ -20,89 +21,53 @@ type Must struct {
 	Line   int      // line number in the file
 }
 
-// metrics has the figures that a must can name.
-var metrics = map[string]func(Row) Figure{
-	"utilisation":       func(r Row) Figure { return r.Utilisation },
-	"utilisation-whole": func(r Row) Figure { return r.UtilisationWhole },
-	"critical":          func(r Row) Figure { return r.Critical },
-	"exceedance":        func(r Row) Figure { return r.Exceedance },
-	"ops/admission":     func(r Row) Figure { return r.OpsPerAdmission },
-	"ops/decision":      func(r Row) Figure { return r.OpsPerDecision },
-	"ops/process/s":     func(r Row) Figure { return r.OpsPerProcessSecond },
-	"messages":          func(r Row) Figure { return Figure(r.Messages) },
-	"messages/decision": func(r Row) Figure { return r.MessagesPerDecision },
-	"waits":             func(r Row) Figure { return r.Waits },
-	"jain":              func(r Row) Figure { return r.Jain },
-	"spread":            func(r Row) Figure { return r.Spread },
-	"false-denials":     func(r Row) Figure { return r.FalseDenials },
+// isFor reports whether the must applies to the row of a case. A family that runs auto with several
+// overshoots calls the kinds "auto 0.5" and so on.
+func (m Must) isFor(c Case) bool {
+	kind, _, _ := strings.Cut(c.Kind, " ")
+	return (len(m.Kinds) == 0 || slices.Contains(m.Kinds, kind)) && (m.At == 0 || m.At == c.Factor)
 }
 
-// scales has the quantities of a case that a bound can be relative to.
-var scales = map[string]func(Case) float64{
-	"burst":       Case.burst,
-	"budget":      Case.budget,
-	"microsecond": Case.microsecond,
-	"floor":       Case.floor,
-}
-
-// slack is the tolerance of a bound, for the rounding errors of sums.
-const slack = 1e-9
-
-// Check is the result of a must.
-type Check struct {
-	Must   string `json:"must"`
-	Bound  Figure `json:"bound"`
-	Value  Figure `json:"value"`
-	Passed bool   `json:"passed"`
-}
-
-// String returns the must as in the file, without its kinds.
-func (m Must) String() string {
-	sign := ">="
-	if m.AtMost {
-		sign = "<="
+// bound returns the bound for the row of a case. scenario has the runs of its scenario. A bound of a
+// kind without a row is NaN.
+func (m Must) bound(c Case, scenario []Run) float64 {
+	if m.Of == "" {
+		return m.Factor
 	}
-	s := fmt.Sprintf("%s %s %s", m.Metric, sign, number(m.Factor))
-	if m.Of != "" {
-		s += " of " + m.Of
+	if scale, ok := c.Family.Lab.scales[m.Of]; ok {
+		return m.Factor * scale(c)
 	}
-	if m.At != 0 {
-		s += " at " + number(m.At)
+	i := slices.IndexFunc(scenario, func(run Run) bool { return run.Case.Kind == m.Of })
+	if i < 0 {
+		return math.NaN()
 	}
-	return s
+	return m.Factor * float64(scenario[i].Figures[m.Metric])
 }
 
-// holds reports whether the must applies to the row of a case. A family that
-// runs auto with several overshoots calls the kinds "auto 0.5" and so on.
-func (m Must) holds(c Case) bool {
-	word, _, _ := strings.Cut(c.Kind, " ")
-	return m.isFor(word, c.Run.Load.Factor)
-}
-
-// isFor reports whether the must applies to the rows of a kind at a load factor.
-func (m Must) isFor(kind string, factor float64) bool {
-	return (len(m.Kinds) == 0 || slices.Contains(m.Kinds, kind)) && (m.At == 0 || m.At == factor)
-}
-
-// check compares a row with the must. of finds the row of another kind in the
-// same scenario.
-func (m Must) check(c Case, r Row, of func(kind string) (Row, bool)) Check {
-	bound := m.Factor
-	if scale, ok := scales[m.Of]; ok {
-		bound *= scale(c)
-	} else if m.Of != "" {
-		other, ok := of(m.Of)
-		if ok {
-			bound *= float64(metrics[m.Metric](other))
-		} else {
-			bound = math.NaN()
+// judge compares the figures of a run with the musts of its family. It returns the result for the
+// row, and the number of musts and invariants that do not hold.
+func (r Run) judge(scenario []Run) (verdict string, failed int) {
+	var bad []string
+	musts := 0
+	for _, m := range r.Case.Family.Musts {
+		if !m.isFor(r.Case) {
+			continue
+		}
+		musts++
+		// The slack is for the rounding errors of sums.
+		value, bound := r.Figures[m.Metric], benchkit.Bound{Value: m.bound(r.Case, scenario), AtMost: m.AtMost, Slack: 1e-9}
+		if !bound.Holds(float64(value)) {
+			bad = append(bad, fmt.Sprintf("%s: %s", m.Text, significant(value)))
 		}
 	}
-	return m.judge(float64(metrics[m.Metric](r)), bound)
-}
-
-// judge compares a figure with a bound. NaN does not pass.
-func (m Must) judge(value, bound float64) Check {
-	passed := benchkit.Bound{Value: bound, AtMost: m.AtMost, Slack: slack}.Holds(value)
-	return Check{Must: m.String(), Bound: Figure(bound), Value: Figure(value), Passed: passed}
+	for _, v := range r.Violated {
+		bad = append(bad, "violated: "+v)
+	}
+	switch {
+	case len(bad) > 0:
+		return strings.Join(bad, "; "), len(bad)
+	case musts == 0:
+		return none, 0
+	}
+	return fmt.Sprintf("%d of %d", musts, musts), 0
 }

@@ -37,48 +37,63 @@ classes floor 0.2 critical 3%
 `
 
 func TestParseKnowsEveryWord(t *testing.T) {
-	got, err := Parse("dir/every.txt", whole)
+	got, err := Rates.Parse("dir/every.txt", whole)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &Family{
-		Name: "every", Title: "two words",
-		Base: fleet.Scenario{
-			Seed: 7, Processes: 100, Limit: hybridlimit.TokenBucket(100, time.Minute, 20), Interval: 20 * time.Millisecond,
+		Lab: Rates, Name: "every", Title: "two words",
+		Setting: "processes 100, limit 100/min burst 20, load on/off 1.5 3 on 250ms off 750ms, skew 1.5, " +
+			"keys 2000 zipf 1.0 low 0.1 high 3, cost 5, overshoot 0 50%, interval 20ms, span 20s, steady 5s, warm 3s, " +
+			"rtt 1ms, seed 7, change 6s 50/min burst 10, classes floor 0.2 critical 3%",
+		Seed: 7, Processes: 100, Latency: time.Millisecond, Span: 20 * time.Second, Steady: 5 * time.Second,
+		Rate: fleet.Scenario{
+			Limit: hybridlimit.TokenBucket(100, time.Minute, 20), Interval: 20 * time.Millisecond,
 			Changes: []fleet.Change{{At: 6 * time.Second, Limit: hybridlimit.TokenBucket(50, time.Minute, 10)}},
 			Load: fleet.Load{
 				Shape: fleet.OnOff, On: 250 * time.Millisecond, Off: 750 * time.Millisecond,
 				Zipf: 1.5, Keys: 2000, KeyZipf: 1, KeyLow: 0.1, KeyHigh: 3, MaxCost: 5,
 			},
 			Floor: 0.2, Critical: 0.03,
-			Warm: 3 * time.Second, Span: 20 * time.Second, Steady: 5 * time.Second, Latency: time.Millisecond,
+			Warm: 3 * time.Second,
 		},
 		Factors:    []float64{1.5, 3},
 		Overshoots: []float64{0, 0.5},
-		Kinds:      []fleet.Kind{fleet.Auto, fleet.CentralExact},
+		Kinds:      []string{"auto", "exact"},
 		Musts: []Must{
-			{Metric: "jain", Factor: 0.98, Line: 17},
-			{Kinds: []string{"auto", "exact"}, Metric: "ops/decision", AtMost: true, Factor: 1, Of: "exact", Line: 18},
-			{Metric: "spread", AtMost: true, Factor: 1, Of: "burst", At: 1.5, Line: 19},
+			{Text: "* jain >= 0.98", Metric: "jain", Factor: 0.98, Line: 17},
+			{
+				Text: "auto exact ops/decision <= 100% of exact", Kinds: []string{"auto", "exact"},
+				Metric: "ops/decision", AtMost: true, Factor: 1, Of: "exact", Line: 18,
+			},
+			{Text: "* spread <= 1 of burst at 1.5", Metric: "spread", AtMost: true, Factor: 1, Of: "burst", At: 1.5, Line: 19},
 		},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	for word := range words {
-		if word != "cold" && word != "plot" && !strings.Contains(whole, "\n"+word+" ") {
-			t.Errorf("%s is not in the file of this test", word)
+	for _, words := range []map[string]word{commonWords, rateWords} {
+		for word := range words {
+			if word != "cold" && word != "plot" && !strings.Contains(whole, "\n"+word+" ") {
+				t.Errorf("%s is not in the file of this test", word)
+			}
 		}
+	}
+	run := want.Rate
+	run.Name, run.Kind, run.Load.Factor, run.Overshoot = "every ×1.5 auto 0.5", fleet.Auto, 1.5, 0.5
+	run.Processes, run.Seed, run.Latency, run.Span, run.Steady = 100, 7, time.Millisecond, 20*time.Second, 5*time.Second
+	if second := got.Cases()[1].Rate; !reflect.DeepEqual(second, run) {
+		t.Errorf("the second case runs %+v, want %+v", second, run)
 	}
 }
 
 func TestParseDefaults(t *testing.T) {
-	f, err := Parse("x.txt", "processes 1\nlimit 10/250ms\nload ramp 2\nspan 1s\ncold\nkinds auto\nplot 2\n")
+	f, err := Rates.Parse("x.txt", "processes 1\nlimit 10/250ms\nload ramp 2\nspan 1s\ncold\nkinds auto\nplot 2\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Title != "x" || f.Base.Seed != 1 || f.Base.Latency != 500*time.Microsecond || !f.Base.Cold || f.Plot != 2 ||
-		!slices.Equal(f.Overshoots, []float64{0.05}) || f.Base.Limit != hybridlimit.TokenBucket(10, 250*time.Millisecond, 0) {
+	if f.Title != "x" || f.Seed != 1 || f.Latency != 500*time.Microsecond || !f.Rate.Cold || f.Plot != 2 ||
+		!slices.Equal(f.Overshoots, []float64{0.05}) || f.Rate.Limit != hybridlimit.TokenBucket(10, 250*time.Millisecond, 0) {
 		t.Errorf("%+v", f)
 	}
 }
@@ -99,9 +114,9 @@ func TestParseLoads(t *testing.T) {
 			Shape: fleet.Groups, On: 5 * ms, Off: 10_000 * ms, MinSize: 5, MaxSize: 5, InTurn: true, MinCost: 1000, MaxCost: 8000,
 		}},
 	} {
-		f, err := Parse("x.txt", "processes 1\nlimit 10/s\nspan 1s\nkinds auto\n"+c.lines)
-		if err != nil || f.Base.Load != c.want || !slices.Equal(f.Factors, []float64{1}) {
-			t.Errorf("%q: got %+v with factors %v, error %v, want %+v", c.lines, f.Base.Load, f.Factors, err, c.want)
+		f, err := Rates.Parse("x.txt", "processes 1\nlimit 10/s\nspan 1s\nkinds auto\n"+c.lines)
+		if err != nil || f.Rate.Load != c.want || !slices.Equal(f.Factors, []float64{1}) {
+			t.Errorf("%q: got %+v with factors %v, error %v, want %+v", c.lines, f.Rate.Load, f.Factors, err, c.want)
 		}
 	}
 }
@@ -178,7 +193,7 @@ func TestParseSaysWhereItIsWrong(t *testing.T) {
 		if c.replace == "" {
 			lines = append(lines, c.by)
 		}
-		_, err := Parse("x.txt", strings.Join(lines, "\n"))
+		_, err := Rates.Parse("x.txt", strings.Join(lines, "\n"))
 		if err == nil || !slices.ContainsFunc(strings.Split(err.Error(), "\n"), func(line string) bool {
 			return strings.HasPrefix(line, c.want)
 		}) {
@@ -189,7 +204,7 @@ func TestParseSaysWhereItIsWrong(t *testing.T) {
 
 // TestParseReportsEverything checks that one error lists all mistakes.
 func TestParseReportsEverything(t *testing.T) {
-	_, err := Parse("x.txt", "foo\nbar\n")
+	_, err := Rates.Parse("x.txt", "foo\nbar\n")
 	if err == nil || strings.Count(err.Error(), "\n") != 6 {
 		t.Errorf("want two unknown words and five missing ones, got %v", err)
 	}
@@ -197,7 +212,7 @@ func TestParseReportsEverything(t *testing.T) {
 
 func TestScenarioFilesParse(t *testing.T) {
 	for _, dir := range []string{"scenarios", "testdata/short"} {
-		families, err := ReadAll(os.DirFS(dir))
+		families, err := Rates.Read(os.DirFS(dir))
 		if err != nil {
 			t.Error(err)
 		}
@@ -206,8 +221,8 @@ func TestScenarioFilesParse(t *testing.T) {
 		}
 		for _, f := range families {
 			for _, c := range f.Cases() {
-				if c.Run.Kind == "" || c.Run.Load.Factor == 0 || c.Run.Span == 0 {
-					t.Errorf("%s: %+v", f.Name, c.Run)
+				if c.Rate.Kind == "" || c.Rate.Load.Factor == 0 || c.Rate.Span == 0 {
+					t.Errorf("%s: %+v", f.Name, c.Rate)
 				}
 			}
 		}
@@ -215,19 +230,19 @@ func TestScenarioFilesParse(t *testing.T) {
 }
 
 func TestCasesAreScenarioByKind(t *testing.T) {
-	f, err := Parse("f.txt", whole)
+	f, err := Rates.Parse("f.txt", whole)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for _, c := range f.Cases() {
-		got = append(got, c.Run.Name)
+		got = append(got, c.Rate.Name)
 	}
 	want := []string{"f ×1.5 auto 0", "f ×1.5 auto 0.5", "f ×1.5 exact", "f ×3 auto 0", "f ×3 auto 0.5", "f ×3 exact"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if none := f.Cases()[0].Run.Overshoot; none >= 0 {
+	if none := f.Cases()[0].Rate.Overshoot; none >= 0 {
 		t.Errorf("overshoot 0 becomes %v, want a negative value: the limiter takes 0 for its default", none)
 	}
 }
@@ -236,7 +251,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(whole)
 	f.Add("limit /s\nload\nmust * jain <=")
 	f.Fuzz(func(_ *testing.T, text string) {
-		family, err := Parse("x.txt", text)
+		family, err := Rates.Parse("x.txt", text)
 		if err == nil {
 			family.Cases()
 		}

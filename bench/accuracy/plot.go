@@ -15,21 +15,17 @@ type Plot struct {
 }
 
 // Plots returns the pictures that the families ask for.
-func (r *Result) Plots() []Plot {
-	var all []Plot
-	for _, f := range r.Families {
-		if f.Plot == 0 {
+func (r *Result) Plots() (all []Plot) {
+	for _, run := range r.runs {
+		f := run.Case.Family
+		if f.Plot != run.Case.Factor {
 			continue
 		}
-		p := Plot{Title: fmt.Sprintf("%s, load %s", f.Title, number(f.Plot)), File: f.Name + ".svg"}
-		for _, run := range r.runs {
-			if run.Case.Family == f && run.Case.Scenario == f.scenario(f.Plot) {
-				p.runs = append(p.runs, run)
-			}
+		if len(all) == 0 || all[len(all)-1].File != f.Name+".svg" {
+			all = append(all, Plot{Title: fmt.Sprintf("%s, load %s", f.Title, number(f.Plot)), File: f.Name + ".svg"})
 		}
-		if len(p.runs) > 0 {
-			all = append(all, p)
-		}
+		last := &all[len(all)-1]
+		last.runs = append(last.runs, run)
 	}
 	return all
 }
@@ -39,31 +35,24 @@ func (r *Result) Plots() []Plot {
 // of one bucket that leaks at the rate and takes all admitted units. A level
 // above the burst is beyond the limit.
 func (p Plot) SVG() []byte {
-	s := p.runs[0].Case.Run
+	s := p.runs[0].Case.Rate
 	rate := float64(s.Limit.Rate) / s.Limit.Period.Seconds()
 	burst := p.runs[0].Case.burst()
 
-	above := panel{
-		title: "admitted, units a second (mean of 0.3 s)",
-		limit: rate, cut: 2.5 * rate, span: s.Span,
-	}
-	below := panel{
-		title: "level of one bucket that takes all admitted units",
-		limit: burst, cut: 3 * burst, span: s.Span,
-	}
+	above := panel{title: "admitted, units a second (mean of 0.3 s)", limit: rate, cut: 2.5 * rate, span: s.Span}
+	below := panel{title: "level of one bucket that takes all admitted units", limit: burst, cut: 3 * burst, span: s.Span}
 	for _, run := range p.runs {
-		line := line{name: run.Case.Kind, style: styleOf(run.Case.Run.Kind)}
-		line.points = speed(run.Report.Timeline)
-		above.lines = append(above.lines, line)
-		line.points = level(run.Report.Timeline, rate)
-		below.lines = append(below.lines, line)
+		style := styles[run.Case.Rate.Kind]
+		above.lines = append(above.lines, line{run.Case.Kind, style, speed(run.timeline)})
+		below.lines = append(below.lines, line{run.Case.Kind, style, level(run.timeline, rate)})
 	}
-	return drawing{
-		title:     p.Title,
-		about:     p.runs[0].Case.Family.Setting(),
-		limitName: fmt.Sprintf("the limit (%s/s; burst %s)", short(rate), short(burst)),
-		panels:    []panel{above, below},
-	}.svg()
+	svg := benchkit.NewSVG(width, top+2*(panelHeight+panelGap)-14, p.Title)
+	svg.Text(left, 20, benchkit.Large, p.Title)
+	svg.Text(left, 38, `font-size="11"`, p.runs[0].Case.Family.Setting)
+	above.legend(svg, 56, fmt.Sprintf("the limit (%s/s; burst %s)", short(rate), short(burst)))
+	above.draw(svg, top, 0)
+	below.draw(svg, top+panelHeight+panelGap, 1)
+	return svg.Bytes()
 }
 
 // speed returns the admitted units a second, as the mean of three adjacent
@@ -76,7 +65,8 @@ func speed(samples []fleet.Sample) []point {
 		for _, near := range samples[from:to] {
 			units += near.Admitted
 		}
-		points[i] = point{(s.At + fleet.SampleEvery/2).Seconds(), float64(units) / (float64(to-from) * fleet.SampleEvery.Seconds())}
+		points[i].x = (s.At + fleet.SampleEvery/2).Seconds()
+		points[i].y = float64(units) / (float64(to-from) * fleet.SampleEvery.Seconds())
 	}
 	return points
 }
@@ -95,22 +85,13 @@ func level(samples []fleet.Sample, rate float64) []point {
 	return points
 }
 
-// styleOf returns the style of a kind's line, the same in every picture. The
-// colours have middle lightness and are legible on white and on black. exact is
-// dashed, because it often lies under the others.
-func styleOf(k fleet.Kind) benchkit.Stroke {
-	switch k {
-	case fleet.Auto:
-		return benchkit.Stroke{Colour: "#2f81f7"}
-	case fleet.Strict:
-		return benchkit.Stroke{Colour: "#d9722e"}
-	case fleet.Deferred:
-		return benchkit.Stroke{Colour: "#2da160"}
-	case fleet.CountAndPush:
-		return benchkit.Stroke{Colour: "#c2489b"}
-	case fleet.RedisExact:
-		return benchkit.Stroke{Colour: "#a08428", Dash: "2 3"}
-	default:
-		return benchkit.Stroke{Colour: "#8b8f96", Dash: "5 3"}
-	}
+// styles has the line of each kind, the same in every picture. The colours have middle lightness and
+// are legible on white and on black. exact is dashed, because it often lies under the others.
+var styles = map[fleet.Kind]benchkit.Stroke{
+	fleet.Auto:         {Colour: "#2f81f7"},
+	fleet.Strict:       {Colour: "#d9722e"},
+	fleet.Deferred:     {Colour: "#2da160"},
+	fleet.CountAndPush: {Colour: "#c2489b"},
+	fleet.RedisExact:   {Colour: "#a08428", Dash: "2 3"},
+	fleet.CentralExact: {Colour: "#8b8f96", Dash: "5 3"},
 }

@@ -3,8 +3,11 @@ package accuracy
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +19,7 @@ import (
 // made returns a result whose figures are easy to check by hand.
 func made(t *testing.T) *Result {
 	t.Helper()
-	f, err := Parse("made.txt", `
+	f, err := Rates.Parse("made.txt", `
 title made up
 processes 20
 limit 100/s burst 20
@@ -64,7 +67,7 @@ must count-and-push spread <= 0.2
 	}
 	var runs []Run
 	for i, c := range f.Cases() {
-		runs = append(runs, Run{Case: c, Report: reports[i]})
+		runs = append(runs, RateRun(c, reports[i]))
 	}
 	r.Add(runs)
 	return r
@@ -73,24 +76,24 @@ must count-and-push spread <= 0.2
 func TestFiguresAreQuotientsOfTheReport(t *testing.T) {
 	r := made(t)
 	auto := r.Rows[0]
-	for what, x := range map[string][2]float64{
-		"utilisation":          {float64(auto.Utilisation), 1400.0 / 1500},
-		"whole":                {float64(auto.UtilisationWhole), 0.9},
-		"of burst":             {float64(auto.ExceedancePart), 0.025},
-		"ops per admission":    {float64(auto.OpsPerAdmission), 300.0 / 1400},
-		"ops per decision":     {float64(auto.OpsPerDecision), 300.0 / 4500},
-		"ops/process/s":        {float64(auto.OpsPerProcessSecond), 1},
-		"waits":                {float64(auto.Waits), 0.01},
-		"false denials":        {float64(auto.FalseDenials), 0.002},
-		"spread":               {float64(auto.Spread), 0.18},
-		"spread of processes":  {float64(auto.SpreadEach), 0.19},
-		"slowest":              {float64(auto.Slowest), 1.5},
-		"spread of nobody":     {float64(spread(tenths(nil))), math.NaN()},
-		"a part of nothing":    {float64(per(int64(1), int64(0))), math.NaN()},
-		"spread of three":      {float64(spread(tenths([]float64{0.1, 0.5, 0.2}))), 0.4},
-		"messages of the made": {float64(r.Rows[1].MessagesPerDecision), 3000.0 / 4500},
+	for what, x := range map[string][2]Figure{
+		"utilisation":          {auto.of("utilisation"), 1400.0 / 1500},
+		"whole":                {auto.of("utilisation-whole"), 0.9},
+		"of burst":             {auto.of("exceedance/burst"), 0.025},
+		"ops per admission":    {auto.of("ops/admission"), 300.0 / 1400},
+		"ops per decision":     {auto.of("ops/decision"), 300.0 / 4500},
+		"ops/process/s":        {auto.of("ops/process/s"), 1},
+		"waits":                {auto.of("waits"), 0.01},
+		"false denials":        {auto.of("false-denials"), 0.002},
+		"spread":               {auto.of("spread"), 0.18},
+		"spread of processes":  {auto.of("spread-processes"), 0.19},
+		"slowest":              {auto.of("slowest-ms"), 1.5},
+		"spread of nobody":     {spread(tenths(nil)), Figure(math.NaN())},
+		"a part of nothing":    {per(int64(1), int64(0)), Figure(math.NaN())},
+		"spread of three":      {spread(tenths([]float64{0.1, 0.5, 0.2})), 0.4},
+		"messages of the made": {r.Rows[1].of("messages/decision"), 3000.0 / 4500},
 	} {
-		if math.Abs(x[0]-x[1]) > 1e-9 || math.IsNaN(x[0]) != math.IsNaN(x[1]) {
+		if math.Abs(float64(x[0]-x[1])) > 1e-9 || x[0].known() != x[1].known() {
 			t.Errorf("%s: got %v, want %v", what, x[0], x[1])
 		}
 	}
@@ -101,81 +104,92 @@ func TestFiguresAreQuotientsOfTheReport(t *testing.T) {
 
 func TestMustsThatDoNotHoldAreSeen(t *testing.T) {
 	r := made(t)
-	if musts, rows := r.Failed(); musts != 3 || rows != 1 {
-		t.Errorf("%d musts in %d rows failed, want ops, Jain and an invariant of count-and-push", musts, rows)
+	if r.Failed() != 3 || r.Rows[1].Failed != 3 {
+		t.Errorf("%d musts failed, want ops, Jain and an invariant of count-and-push", r.Failed())
 	}
-	if n := len(r.Rows[0].Checks); n != 6 {
-		t.Errorf("auto has %d checks, want 6", n)
-	}
-	page := r.Markdown()
-	for _, want := range []string{
-		"**3 musts do not hold, in 1 of 3 rows.**",
-		"**ops/admission <= 0.5: 2**; **jain >= 0.9: 0.8**; **violated: a / b**",
-		"| made ×3 | auto | 0.9 | 0.9333 | 0.5 | 2.5 % | 0.214 | 0.0667 | 0 | 1 % | 0.95 | 0.18 | 0.2 % | 6 of 6 |",
-		"|  | exact | 1 | 1 | 0 | 0 % | – | – | – | 0 % | 1 | – | 0 % | 1 of 1 |",
-		"Written by `make lab`", "Go go1", "made up: 20 processes, 100 per 1s, burst 20", "![made up, load 3](made.svg)",
-	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("%q is not in\n%s", want, page)
+	const bad = "count-and-push ops/admission <= 0.5: 2; * jain >= 0.9: 0.8; violated: a | b"
+	for i, want := range []string{"6 of 6", bad, "1 of 1"} {
+		if got := r.Rows[i].Musts; got != want {
+			t.Errorf("row %d: %q, want %q", i, got, want)
 		}
+	}
+	const setting = "made up: processes 20, limit 100/s burst 20, load steady 3, span 20s, steady 5s"
+	if got, want := r.Scenarios["made"], setting; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
 func TestBoundsOfOtherThings(t *testing.T) {
-	c := Case{Run: fleet.Scenario{Processes: 10, Limit: hybridlimit.TokenBucket(10, time.Hour, 10240), Overshoot: 0.5}}
-	nobody := func(string) (Row, bool) { return Row{}, false }
-	other := func(string) (Row, bool) { return Row{Exceedance: 7}, true }
+	c := Case{
+		Family: &Family{Lab: Rates},
+		Rate:   fleet.Scenario{Processes: 10, Limit: hybridlimit.TokenBucket(10, time.Hour, 10240), Overshoot: 0.5},
+	}
+	other := []Run{{Case: Case{Kind: "exact"}, Figures: Figures{"exceedance": 7}}}
 	for _, b := range []struct {
-		must  Must
-		find  func(string) (Row, bool)
-		bound float64
+		must     Must
+		scenario []Run
+		bound    float64
 	}{
-		{Must{Metric: "exceedance", Factor: 3}, nobody, 3},
-		{Must{Metric: "exceedance", Factor: 0.5, Of: "burst"}, nobody, 5120},
-		{Must{Metric: "exceedance", Factor: 1, Of: "budget"}, nobody, c.budget()},
-		{Must{Metric: "exceedance", Factor: 4, Of: "floor"}, nobody, 400},
+		{Must{Metric: "exceedance", Factor: 3}, nil, 3},
+		{Must{Metric: "exceedance", Factor: 0.5, Of: "burst"}, nil, 5120},
+		{Must{Metric: "exceedance", Factor: 1, Of: "budget"}, nil, c.budget()},
+		{Must{Metric: "exceedance", Factor: 4, Of: "floor"}, nil, 400},
 		{Must{Metric: "exceedance", Factor: 2, Of: "exact"}, other, 14},
-		{Must{Metric: "exceedance", Factor: 2, Of: "exact"}, nobody, math.NaN()},
+		{Must{Metric: "exceedance", Factor: 2, Of: "exact"}, nil, math.NaN()},
 	} {
 		for _, atMost := range []bool{true, false} {
 			b.must.AtMost = atMost
+			c.Family.Musts = []Must{b.must}
 			for _, off := range []float64{-1, 0, 1} {
-				got := b.must.check(c, Row{Exceedance: Figure(b.bound + off)}, b.find)
+				run := Run{Case: c, Figures: Figures{"exceedance": Figure(b.bound + off)}}
+				bound := b.must.bound(c, b.scenario)
+				_, failed := run.judge(b.scenario)
 				want := !math.IsNaN(b.bound) && (off == 0 || atMost == (off < 0))
-				if got.Passed != want || math.Abs(float64(got.Bound)-b.bound) > 1e-6 {
-					t.Errorf("%v, %+v off: %+v", b.must, off, got)
+				if (failed == 0) != want || math.Abs(bound-b.bound) > 1e-6 {
+					t.Errorf("%+v, %+v off: %d failed, bound %v", b.must, off, failed, bound)
 				}
 			}
 		}
 	}
-	c.Run.Overshoot = -1
+	c.Rate.Overshoot = -1
 	if c.budget() != c.microsecond() || math.Abs(c.microsecond()-10.0/3600e6) > 1e-15 {
 		t.Errorf("without overshoot: budget %v, microsecond %v", c.budget(), c.microsecond())
 	}
 }
 
 func TestJSONHasTheRowsAndNoNaN(t *testing.T) {
-	text, err := made(t).JSON()
-	if err != nil {
-		t.Fatal(err)
+	back := writeAndRead(t, made(t), filepath.Join(t.TempDir(), "results.json"))
+	if back.Command != "make lab" || back.Versions["Go"] != "go1" || back.Scenarios["made"] == "" {
+		t.Errorf("%+v", back)
 	}
-	var back struct{ Rows []map[string]any }
-	if err := json.Unmarshal(text, &back); err != nil {
-		t.Fatal(err)
+	first, last := back.Rows[0], back.Rows[2]
+	if first.of("utilisation") != 0.9333 || first.Sources["lease"] != 7 || last.of("spread").known() || first.of("critical").known() {
+		t.Errorf("%+v", back.Rows)
 	}
-	if len(back.Rows) != 3 || back.Rows[0]["utilisation"] != 0.93333 || back.Rows[2]["acceptance_spread"] != nil {
-		t.Errorf("%s", text)
+}
+
+// TestFiguresInJSON checks the rounding.
+func TestFiguresInJSON(t *testing.T) {
+	text, err := json.Marshal(Figures{
+		"a": 12345678, "b": 0.0123456789, "c": Figure(math.NaN()), "d": 123.45678, "e": Figure(math.Inf(1)), "f": 0,
+		"spread": 0.12345,
+	})
+	if want := `{"a":12345678,"b":0.0123457,"d":123.457,"f":0,"spread":0.123}`; err != nil || string(text) != want {
+		t.Errorf("%s, %v, want %s", text, err, want)
 	}
 }
 
 func TestSameResultSameBytes(t *testing.T) {
 	render := func() string {
-		r := made(t)
-		text, err := r.JSON()
+		r, file := made(t), filepath.Join(t.TempDir(), "results.json")
+		if err := r.Write(file); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprintf("%s%s%s", r.Markdown(), text, r.Plots()[0].SVG())
+		return fmt.Sprintf("%s%s", text, r.Plots()[0].SVG())
 	}
 	if a, b := render(), render(); a != b {
 		t.Errorf("%s\n\nand then\n\n%s", a, b)
@@ -229,35 +243,65 @@ func TestNumbersOnAxes(t *testing.T) {
 	}
 }
 
-func TestQuote(t *testing.T) {
-	r := &Result{Rows: []Row{
-		{Scenario: "fleet9 ×1.5", Kind: "auto", Utilisation: 0.5, Waits: 0.25},
-		{Scenario: "fleet9 ×1.5", Kind: "deferred"},
-		{Scenario: "fleet9 ×2", Kind: "auto"},
-		{Scenario: "ramp ×1.5", Kind: "auto"},
-	}}
-	page, err := r.quote("before\n" + excerptFrom + "| old |\n" + excerptTo + "after\n")
-	if err != nil || strings.Count(page, "\n| ") != 2 || !strings.Contains(page, "| fleet9 | 0.5 | 0 % | 0 | 25 % |") ||
-		!strings.HasPrefix(page, "before\n") || !strings.HasSuffix(page, "after\n") || strings.Contains(page, "old") {
-		t.Errorf("%v:\n%s", err, page)
+func TestFleets(t *testing.T) {
+	page := fleets(&Result{Rows: []Row{
+		{Scenario: "fleet9 ×2", Kind: "strict", Figures: Figures{"utilisation": 0.5}},
+		{Scenario: "fleet9 ×2", Kind: "deferred"},
+		{Scenario: "ramp", Kind: "strict"},
+	}}, nil)
+	const want = "|---|---|---|--:|--:|--:|--:|--:|--:|--:|\n| fleet9 | ×2 | strict | 0.5 | – | – | – | – | – | – |\n"
+	if !strings.HasSuffix(page, want) {
+		t.Errorf("%q does not end with %q", page, want)
 	}
-	if _, err := r.quote("a page without the markers"); err == nil {
+}
+
+// TestQuote checks that other figures in a page are found, and written.
+func TestQuote(t *testing.T) {
+	dir := t.TempDir()
+	write := func(file, text string) {
+		t.Helper()
+		file = filepath.Join(dir, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{RatesFile, CallsFile} {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(file, string(text))
+	}
+	for _, q := range quotes {
+		write(q.file, fmt.Sprintf("before\n<!-- %[1]s: from here -->\n| old |\n<!-- %[1]s: to here -->\nafter\n", q.command))
+	}
+	for i, write := range []bool{false, true, false} {
+		stale, err := Quote(dir, write)
+		if want := []int{len(quotes), len(quotes), 0}[i]; err != nil || len(stale) != want {
+			t.Errorf("step %d: %q, %v, want %d pages", i, stale, err, want)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(dir, quotes[1].file))
+	if err != nil || !strings.HasPrefix(string(text), "before\n<!-- ") || !strings.HasSuffix(string(text), " -->\nafter\n") ||
+		strings.Contains(string(text), "old") || strings.Count(string(text), "\n| fleet") < 20 {
+		t.Errorf("%v:\n%s", err, text)
+	}
+	write(quotes[0].file, "a page without the markers")
+	if _, err := Quote(dir, true); err == nil {
 		t.Error("no error for a page without the markers")
 	}
 }
 
 // TestMustAtAFactor checks which rows a must with a kind and a factor is for.
 func TestMustAtAFactor(t *testing.T) {
-	f, err := Parse("f.txt", "processes 1\nlimit 10/s\nload steady 0.1 1\nspan 1s\nkinds auto strict\nmust auto waits <= 5% at 0.1\n")
+	f, err := Rates.Parse("f.txt",
+		"processes 1\nlimit 10/s\nload steady 0.1 1\nspan 1s\nkinds auto strict\nmust auto waits <= 5% at 0.1\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range f.Cases() {
-		if got, want := f.Musts[0].holds(c), c.Run.Name == "f ×0.1 auto"; got != want {
-			t.Errorf("holds for %s = %v, want %v", c.Run.Name, got, want)
+		if got, want := f.Musts[0].isFor(c), c.Rate.Name == "f ×0.1 auto"; got != want {
+			t.Errorf("isFor(%s) = %v, want %v", c.Rate.Name, got, want)
 		}
-	}
-	if got, want := f.Musts[0].String(), "waits <= 0.05 at 0.1"; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

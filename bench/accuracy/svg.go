@@ -28,12 +28,6 @@ type panel struct {
 	lines []line
 }
 
-type drawing struct {
-	title, about string
-	limitName    string
-	panels       []panel
-}
-
 // The layout, in pixels.
 const (
 	width       = 860
@@ -44,34 +38,17 @@ const (
 	panelGap    = 62  // space for a panel's title and the labels of the axis above it
 )
 
-var limitStyle = benchkit.Stroke{Colour: "#d64545", Dash: "8 4"}
-
-func (d drawing) svg() []byte {
-	s := benchkit.NewSVG(width, top+len(d.panels)*(panelHeight+panelGap)-14, d.title)
-	s.Text(left, 20, benchkit.Large, d.title)
-	s.Text(left, 38, `font-size="11"`, d.about)
-	for i, p := range d.panels {
-		if i == 0 {
-			p.legend(s, 56, d.limitName)
-		}
-		p.draw(s, top+i*(panelHeight+panelGap), i)
-	}
-	return s.Bytes()
-}
+var limitStyle = benchkit.Stroke{Colour: "#d64545", Dash: "8 4", Width: 1.4}
 
 // legend draws a row of strokes and names.
 func (p panel) legend(s *benchkit.SVG, y int, limitName string) {
 	x := left
 	for _, l := range append(p.lines[:len(p.lines):len(p.lines)], line{name: limitName, style: limitStyle}) {
-		s.Path(fmt.Sprintf("M%d %dh24", x, y-4), wide(l.style, 2.5))
+		l.style.Width = 2.5
+		s.Path(fmt.Sprintf("M%d %dh24", x, y-4), l.style)
 		s.Text(x+30, y, "", l.name)
 		x += 30 + 7*utf8.RuneCountInString(l.name) + 24
 	}
-}
-
-func wide(k benchkit.Stroke, width float64) benchkit.Stroke {
-	k.Width = width
-	return k
 }
 
 // draw draws the panel with its axes at y.
@@ -92,21 +69,19 @@ func (p panel) draw(s *benchkit.SVG, y, number int) {
 		high = step * math.Ceil(high*1.02/step)
 	}
 	a := benchkit.Axes{Left: left, Right: right, Top: y, Bottom: y + panelHeight, X1: p.span.Seconds(), Y1: high}
-	a.Draw(s, title, ticks(p.span.Seconds(), niceStep(p.span.Seconds()/10)), ticks(high, step), "seconds since the load started")
+	times := ticks(p.span.Seconds(), niceStep(p.span.Seconds()/10))
+	a.Draw(s, title, times, ticks(high, step), "seconds since the load started")
 	a.Clip(s, fmt.Sprintf("p%d", number), func() {
 		for _, l := range p.lines {
-			var path strings.Builder
-			for i, at := range l.points {
-				command := "L"
-				if i == 0 {
-					command = "M"
-				}
-				path.WriteString(command + benchkit.Pixels(a.X(at.x)) + " " + benchkit.Pixels(a.Y(at.y)))
+			var points []string
+			for _, at := range l.points {
+				points = append(points, benchkit.Pixels(a.X(at.x))+" "+benchkit.Pixels(a.Y(at.y)))
 			}
-			s.Path(path.String(), wide(l.style, 1.6))
+			l.style.Width = 1.6
+			s.Path("M"+strings.Join(points, "L"), l.style)
 		}
 	})
-	a.Across(s, p.limit, wide(limitStyle, 1.4))
+	a.Across(s, p.limit, limitStyle)
 }
 
 // ticks returns the multiples of step from 0 to last.

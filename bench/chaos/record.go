@@ -57,7 +57,7 @@ const notCovered = `
 ## Not here
 
 - *A previous schema version beside the current one*: there has been only one schema so far. In the row "states of another schema", the keys of this version get states that an earlier or a later version might have written. Such states count as lost, and are restored from the views of the processes.
-- *Loss, duplication and reordering of single messages, in every order*: ` + "`TestExactlyOnce`" + `. Whole fleets in virtual time: [docs/lab/results.md](../docs/lab/results.md).
+- *Loss, duplication and reordering of single messages, in every order*: ` + "`TestExactlyOnce`" + `. Whole fleets in virtual time: [docs/lab/README.md](../docs/lab/README.md).
 `
 
 func (o *outcome) row() string {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,7 +26,7 @@ import (
 func TestShort(t *testing.T) {
 	redistest.Need(t)
 	p := plan{
-		rivals: append([]rivals.Rival{nothing}, rivals.All...), goroutines: []int{1, 8}, rounds: 2,
+		rivals: everyone, goroutines: []int{1, 8}, rounds: 2,
 		slice: slice{2 * time.Millisecond, 5 * time.Millisecond, 2 * time.Millisecond}, atOnce: true,
 	}
 	for _, w := range workloads {
@@ -44,10 +45,16 @@ func TestShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := parse(raw)
+	raw = append([]byte(thisOrigin("none", p.slice).String()), raw...)
+	page, err := newPage(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if q := page.plan; len(q.rivals) != len(p.rivals) || len(q.workloads) != len(p.workloads) || q.rounds != p.rounds ||
+		!slices.Equal(q.goroutines, p.goroutines) || q.slice != p.slice {
+		t.Errorf("the rounds are of the plan %+v, want %+v", q, p)
+	}
+	res := page.results
 	for _, r := range p.rivals {
 		for _, w := range p.workloads {
 			for _, g := range p.goroutines {
@@ -71,14 +78,22 @@ func TestShort(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	page := page{results: res, plan: p, machine: thisMachine("none")}
 	if err := page.write(dir, raw); err != nil {
 		t.Fatal(err)
 	}
 	text := read(t, filepath.Join(dir, "RESULTS.md"))
 	for _, r := range p.rivals {
-		if n := strings.Count(text, "| "+strong(r.Name)+" |"); n < 3 {
-			t.Errorf("%s has %d rows", r.Name, n)
+		want := 1 // among the limiters
+		if _, ok := res.key[r.Name]; ok {
+			want++
+		}
+		for _, w := range p.workloads {
+			if takesPart(r, w) {
+				want++
+			}
+		}
+		if n := strings.Count(text, "\n| "+strong(r.Name)+" |"); n != want {
+			t.Errorf("%s has %d rows, want %d", r.Name, n, want)
 		}
 	}
 	if strings.Contains(text, "NaN") || strings.Count(text, "\n| `Allow`, ") != 7 ||
@@ -87,6 +102,23 @@ func TestShort(t *testing.T) {
 	}
 	for _, w := range p.workloads {
 		wellFormed(t, read(t, filepath.Join(dir, resultsDir, w.Name+".svg")))
+	}
+}
+
+// TestPageHasTheRounds checks that RESULTS.md and its pictures are those of the rounds.
+func TestPageHasTheRounds(t *testing.T) {
+	page, err := newPage([]byte(read(t, "../results/rounds.txt")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const again = "cd bench && go run ./compare -from results/rounds.txt -write ."
+	if read(t, "../RESULTS.md") != page.markdown() {
+		t.Errorf("RESULTS.md is not the page of results/rounds.txt: %s", again)
+	}
+	for name, svg := range page.figures() {
+		if read(t, filepath.Join("../results", name)) != string(svg) {
+			t.Errorf("results/%s is not the picture of results/rounds.txt: %s", name, again)
+		}
 	}
 }
 
@@ -160,6 +192,7 @@ func TestServe(t *testing.T) {
 func TestParse(t *testing.T) {
 	const good = "BenchmarkDecide/workload=hot/goroutines=1/rival=%-2 10 5 ns/op 1 p99.9-ns\n"
 	var raw strings.Builder
+	raw.WriteString("machine: a; b\nmodules: x v1, y v2\nturn: 1ms 2ms 3ms\n")
 	for _, x := range []string{"4", "6", "5", "100", "5", "5"} {
 		raw.WriteString(strings.Replace(strings.Replace(good, "%", "hybrid", 1), " 5 ns", " "+x+" ns", 1))
 		raw.WriteString(strings.Replace(strings.Replace(good, "%", xtimeBare, 1), " 5 ns", " 20 ns", 1))
@@ -179,6 +212,10 @@ func TestParse(t *testing.T) {
 	if res.center(a, "p99.9-ns") != 1 || res.key["hybrid"] != 300 || !math.IsNaN(res.center(a, "x")) {
 		t.Errorf("%+v", res)
 	}
+	if o := res.origin; o.machine != "a; b" || o.modules["x"] != "v1" || o.modules["y"] != "v2" ||
+		o.slice != (slice{1e6, 2e6, 3e6}) || !strings.HasPrefix(raw.String(), o.String()) {
+		t.Errorf("%+v", o)
+	}
 	p := page{results: res, plan: plan{goroutines: []int{1}}}
 	if table := p.mustTable(); !strings.Contains(table, "| 0.32 | 0.25 | 0.20 to 5.00 |") || strings.Contains(table, "**no**") {
 		t.Error(table)
@@ -187,7 +224,11 @@ func TestParse(t *testing.T) {
 	if table := p.mustTable(); !strings.Contains(table, "**no**") {
 		t.Error(table)
 	}
-	for _, bad := range []string{"", "BenchmarkX 1 1 ns/op\n", "BenchmarkDecide/workload=hot/goroutines=x/rival=y 1 1 ns/op\n", "BenchmarkDecide 1 x\n"} {
+	const turn = "turn: 1ms 1ms 1ms\n"
+	for _, bad := range []string{
+		"", turn + "BenchmarkX 1 1 ns/op\n", turn + "BenchmarkDecide/workload=hot/goroutines=x/rival=y 1 1 ns/op\n",
+		turn + "BenchmarkDecide 1 x\n", strings.Replace(good, "%", "hybrid", 1), "turn: 1ms\n" + good, "turn: 1 2 3\n" + good,
+	} {
 		if _, err := parse([]byte(bad)); err == nil {
 			t.Errorf("%q was parsed as a result", bad)
 		}

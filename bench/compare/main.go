@@ -3,6 +3,7 @@
 //
 //	make bench                              all of it, into bench/RESULTS.md
 //	cd bench && go run ./compare            prints the page instead
+//	cd bench && go run ./compare -from results/rounds.txt -write .   writes the page of these rounds again
 //	cd bench && go run ./compare -workloads hot -rivals 'hybrid|^x-time-rate$'
 //
 // Each rival runs in its own process, with its own redis-server if it needs one,
@@ -35,7 +36,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	p := plan{workloads: workloads, rivals: append([]rivals.Rival{nothing}, rivals.All...), goroutines: levels()}
+	p := plan{workloads: workloads, rivals: everyone, goroutines: levels()}
 	flag.IntVar(&p.rounds, "rounds", 6, "number of rounds; a 95 % interval needs six")
 	flag.DurationVar(&p.slice.Timed, "for", 60*time.Millisecond, "duration of the part of a turn that is timed as a whole")
 	flag.DurationVar(&p.slice.Single, "single", 20*time.Millisecond, "duration of the part of a turn with single decisions timed")
@@ -43,34 +44,43 @@ func run(ctx context.Context) error {
 	only := flag.String("rivals", "", "only rivals whose names match this regexp")
 	loads := flag.String("workloads", "", "only workloads whose names match this regexp")
 	dir := flag.String("write", "", "directory for RESULTS.md and results/; empty: print the page")
+	from := flag.String("from", "", "file with rounds that were measured earlier; empty: measure")
 	revision := flag.String("revision", "", "revision of the code, for the page")
 	worker := flag.String("worker", "", "run as the worker of this rival, with requests on standard input")
 	flag.Parse()
 	if *worker != "" {
 		return serve(ctx, *worker, os.Stdin, os.Stdout)
 	}
-	if err := p.pick(*only, *loads); err != nil {
-		return err
+	raw, err := os.ReadFile(*from)
+	if *from == "" {
+		raw, err = p.run(ctx, *only, *loads, *revision)
 	}
-	workers, err := spawnAll(ctx, p.rivals)
-	defer closeAll(workers)
 	if err != nil {
 		return err
 	}
-	raw, err := p.measure(ctx, workers, os.Stderr)
+	page, err := newPage(raw)
 	if err != nil {
 		return err
 	}
-	results, err := parse(raw)
-	if err != nil {
-		return err
-	}
-	page := page{results: results, plan: p, machine: thisMachine(*revision)}
 	if *dir == "" {
 		fmt.Print(page.markdown())
 		return nil
 	}
 	return page.write(*dir, raw)
+}
+
+// run measures, and returns the rounds.
+func (p plan) run(ctx context.Context, names, loads, revision string) ([]byte, error) {
+	if err := p.pick(names, loads); err != nil {
+		return nil, err
+	}
+	workers, err := spawnAll(ctx, p.rivals)
+	defer closeAll(workers)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := p.measure(ctx, workers, os.Stderr)
+	return append([]byte(thisOrigin(revision, p.slice).String()), raw...), err
 }
 
 // pick keeps only the rivals and workloads that match.

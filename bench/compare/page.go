@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit/bench/rivals"
@@ -13,81 +14,102 @@ import (
 // page is the content of RESULTS.md.
 type page struct {
 	results results
-	plan    plan
-	machine machine
+	plan    plan // of the results
+}
+
+// newPage returns the page of rounds in Go's benchmark format.
+func newPage(raw []byte) (page, error) {
+	res, err := parse(raw)
+	p := plan{slice: res.slice}
+	seen := func(match func(cell) bool) bool {
+		for c := range res.cells {
+			if match(c) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, r := range everyone {
+		if seen(func(c cell) bool { return c.rival == r.Name }) {
+			p.rivals = append(p.rivals, r)
+		}
+	}
+	for _, w := range workloads {
+		if seen(func(c cell) bool { return c.load == w.Name }) {
+			p.workloads = append(p.workloads, w)
+		}
+	}
+	for c, units := range res.cells {
+		p.rounds = max(p.rounds, len(units["ns/op"]))
+		if !slices.Contains(p.goroutines, c.goroutines) {
+			p.goroutines = append(p.goroutines, c.goroutines)
+		}
+	}
+	slices.Sort(p.goroutines)
+	return page{results: res, plan: p}, err
 }
 
 func (p page) markdown() string {
 	var b strings.Builder
 	b.WriteString("# Limiters side by side\n\n<!-- Printed by: make bench. Do not edit. -->\n\n")
-	fmt.Fprintf(&b, "The time of a decision, for each limiter, under the same loads, in one run: `make bench`. "+
-		"The cost for Redis is in [REDIS.md](REDIS.md).\n\nMachine: %v.\n\n", p.machine)
-	fmt.Fprintf(&b, "Each load has %[1]d rounds, one load after the other. In each round every limiter has a turn. A turn has three parts:\n\n- %[2]v of warm-up.\n"+
-		"- %[3]v that are timed as a whole: *ns/op* is wall time divided by the decisions of all goroutines together.\n"+
-		"- %[4]v in which each decision is timed by itself: *p50* to *max*. These times include a reading of the clock (see *nothing*).\n\n"+
-		"With many keys the parts take %[6]v, %[7]v and %[8]v, and with unique keys the second one %[9]v. Figures are medians of the rounds, with their 95 %% interval as in benchstat. p50, p99 and p99.9 are medians of the rounds as well. max is the maximum of all rounds. "+
-		"Each limiter has its own process and, if it uses Redis, its own redis-server on the same machine, over loopback. So Redis is as near as possible, "+
-		"and shares the processor cores with the limiter. The rounds are in [%[5]s/rounds.txt](%[5]s/rounds.txt): `benchstat -col /rival %[5]s/rounds.txt`.\n\n",
-		p.plan.rounds, p.plan.slice.Warm, p.plan.slice.Timed, p.plan.slice.Single, resultsDir,
-		warmTimes*p.plan.slice.Warm, manyTimes*p.plan.slice.Timed, manyTimes*p.plan.slice.Single, wholeCycles*manyTimes*p.plan.slice.Timed)
-	b.WriteString("The machine is a guest on a shared host. Absolute figures drift by tens of percent within minutes, for all limiters alike. Read the ratios. " +
-		"A ratio below 1.25 has no significance. " +
-		"The CPU time of the process (cpu-ns/op in the rounds, and *by CPU time*) suffers less from neighbours than wall time. It includes the work in the background, but not redis-server.\n\n")
+	fmt.Fprintf(&b, "The time of a decision, for each limiter, under the same loads, in one run of `make bench`. "+
+		"[REDIS.md](REDIS.md) has the cost for Redis.\n\nMachine: %v.\n\n", p.results.machine)
+	d := p.plan.slice
+	fmt.Fprintf(&b, "The machine is a guest on a shared host. Absolute figures drift by tens of percent within minutes, "+
+		"for all limiters alike. So read the ratios. A ratio below 1.25 has no significance.\n\n"+
+		"| column | meaning |\n|---|---|\n"+
+		"| ns/op ± %% | wall time divided by the decisions of all goroutines: the median of %d rounds, "+
+		"and its 95 %% interval as in benchstat |\n"+
+		"| / hybrid | the time divided by that of hybrid's `Allow`, in bold if it is less |\n"+
+		"| p99 | of decisions that are timed one by one, with a reading of the clock (see *nothing*): "+
+		"the median of the rounds |\n"+
+		"| allocs/op, denied, in memory | of one goroutine; in memory: by a lease, by credit, "+
+		"or by a denial that Redis has proved |\n"+
+		"| by CPU time | of the process: it suffers less from neighbours, and has the work in the background, "+
+		"but not redis-server |\n\n", p.plan.rounds)
+	fmt.Fprintf(&b, "In each round of a load every limiter has a turn: a warm-up of %v, %v that are timed as a whole, "+
+		"and %v of single decisions. With many keys these take %v, %v and %v, and with unique keys the second one %v. ",
+		d.Warm, d.Timed, d.Single, warmTimes*d.Warm, manyTimes*d.Timed, manyTimes*d.Single, wholeCycles*manyTimes*d.Timed)
+	fmt.Fprintf(&b, "Each limiter has its own process and, if it uses Redis, its own redis-server on the same machine, "+
+		"over loopback. So Redis is as near as possible, and shares the processor cores with the limiter.\n\n"+
+		"[%[1]s/rounds.txt](%[1]s/rounds.txt) has the rounds: `benchstat -col /rival %[1]s/rounds.txt`. "+
+		"The pictures have p50, p99.9 and the maximum.\n\n", resultsDir)
 	b.WriteString(p.mustTable())
 	for _, w := range p.plan.workloads {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", w.Title, w.About)
 		b.WriteString(p.speeds(w))
-		fmt.Fprintf(&b, "\n![%s](%s/%s.svg)\n\n", w.Title, resultsDir, w.Name)
-		b.WriteString(p.latencies(w))
+		fmt.Fprintf(&b, "\n![%s](%s/%s.svg)\n", w.Title, resultsDir, w.Name)
 	}
 	b.WriteString(p.memory())
 	b.WriteString(p.who())
 	return b.String()
 }
 
-// speeds returns the table of ns/op.
+// speeds returns the table of a load.
 func (p page) speeds(w workload) string {
 	var b strings.Builder
 	b.WriteString("| limiter |")
 	for _, g := range p.plan.goroutines {
-		fmt.Fprintf(&b, " %s: ns/op | / hybrid | decisions/s |", goroutines(g))
+		fmt.Fprintf(&b, " %s: ns/op ± %% | / hybrid | p99, µs |", goroutines(g))
 	}
-	b.WriteString(" allocs/op | denied | in memory |\n|---|" + strings.Repeat("--:|--:|--:|", len(p.plan.goroutines)) + "--:|--:|--:|\n")
+	figures := strings.Repeat("--:|", 3*len(p.plan.goroutines)+3)
+	b.WriteString(" allocs/op | denied, % | in memory, % |\n|---|" + figures + "\n")
 	for _, r := range p.rows(w) {
 		fmt.Fprintf(&b, "| %s |", strong(r.Name))
 		for _, g := range p.plan.goroutines {
 			c, best := cell{r.Name, w.Name, g}, cell{ours, w.Name, g}
 			m, spread, _ := p.results.median(c, "ns/op")
-			fmt.Fprintf(&b, " %s ± %s | %s | %s |", three(m), percent(spread), times(m/p.results.center(best, "ns/op"), r), three(p.results.center(c, "decisions/s")))
+			ratio := m / p.results.center(best, "ns/op")
+			p99 := micros(p.results.center(c, "p99-ns"))
+			fmt.Fprintf(&b, " %s ±%s | %s | %s |", three(m), percent(spread), times(ratio, r), p99)
 		}
 		one := cell{r.Name, w.Name, p.plan.goroutines[0]}
 		memory := "-"
 		if m := p.results.center(one, "in-memory/op"); !math.IsNaN(m) {
-			memory = fmt.Sprintf("%.2f %%", 100*m)
+			memory = fmt.Sprintf("%.2f", 100*m)
 		}
-		fmt.Fprintf(&b, " %s | %.1f %% | %s |\n", allocs(p.results.center(one, "allocs/op")), 100*p.results.center(one, "denied/op"), memory)
-	}
-	return b.String()
-}
-
-// latencies returns the table of single decisions.
-func (p page) latencies(w workload) string {
-	var b strings.Builder
-	b.WriteString("| single decisions |")
-	for _, g := range p.plan.goroutines {
-		fmt.Fprintf(&b, " %s: p50 | p99 | p99.9 | max |", goroutines(g))
-	}
-	b.WriteString("\n|---|" + strings.Repeat("--:|--:|--:|--:|", len(p.plan.goroutines)) + "\n")
-	for _, r := range p.rows(w) {
-		fmt.Fprintf(&b, "| %s |", strong(r.Name))
-		for _, g := range p.plan.goroutines {
-			c := cell{r.Name, w.Name, g}
-			for _, unit := range []string{"p50-ns", "p99-ns", "p99.9-ns"} {
-				fmt.Fprintf(&b, " %s |", duration(p.results.center(c, unit)))
-			}
-			fmt.Fprintf(&b, " %s |", duration(p.results.most(c, "max-ns")))
-		}
-		b.WriteByte('\n')
+		mallocs, denied := p.results.center(one, "allocs/op"), p.results.center(one, "denied/op")
+		fmt.Fprintf(&b, " %s | %.1f | %s |\n", allocs(mallocs), 100*denied, memory)
 	}
 	return b.String()
 }
@@ -121,7 +143,7 @@ func (p page) who() string {
 		case r.Name == nothing.Name:
 			module = "the control"
 		case r.Module != "":
-			module = strings.TrimSpace(r.Module + " " + p.machine.versions[r.Module])
+			module = strings.TrimSpace(r.Module + " " + p.results.modules[r.Module])
 		}
 		where := map[rivals.Where]string{rivals.InMemory: "memory", rivals.InRedis: "Redis", rivals.InBoth: "memory, shared through Redis"}[r.Where]
 		if r.Single {
@@ -129,8 +151,6 @@ func (p page) who() string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", strong(r.Name), r.What, where, module)
 	}
-	b.WriteString("\n*in memory*: the share of decisions by a lease, by credit, or by a denial that Redis has proved. *allocs/op*, *denied* and *in memory* are for one goroutine. " +
-		"*/ hybrid*: the time divided by the time of hybrid's `Allow`, in bold if it is less.\n")
 	return b.String()
 }
 
@@ -196,11 +216,12 @@ func three(x float64) string {
 	return fmt.Sprintf("%.2f", x)
 }
 
+// percent formats a share in %.
 func percent(x float64) string {
 	if math.IsInf(x, 0) || math.IsNaN(x) {
 		return "∞"
 	}
-	return fmt.Sprintf("%.0f %%", 100*x)
+	return fmt.Sprintf("%.0f", 100*x)
 }
 
 func allocs(x float64) string {
@@ -208,6 +229,14 @@ func allocs(x float64) string {
 		return "0"
 	}
 	return fmt.Sprintf("%.2g", x)
+}
+
+// micros formats ns as µs.
+func micros(ns float64) string {
+	if ns < 1e3 {
+		return strconv.FormatFloat(math.RoundToEven(ns)/1e3, 'f', -1, 64)
+	}
+	return three(ns / 1e3)
 }
 
 // duration formats ns.

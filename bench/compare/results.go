@@ -23,6 +23,7 @@ type cell struct {
 type results struct {
 	cells map[cell]map[string][]float64
 	key   map[string]float64 // bytes of memory of a key, by rival
+	origin
 }
 
 // parse reads Go's benchmark format.
@@ -38,6 +39,12 @@ func parse(raw []byte) (results, error) {
 			return res, rec
 		default:
 			continue
+		}
+		if len(res.cells)+len(res.key) == 0 {
+			var err error
+			if res.origin, err = readOrigin(one.GetConfig); err != nil {
+				return res, err
+			}
 		}
 		base, parts := one.Name.Parts()
 		field := map[string]string{}

@@ -1,8 +1,8 @@
 // This package measures the lookup of a key by hybrid's table, by xsync.Map and by
-// otter. table_test.go is a link to hybrid's table. hybrid/store_bench_test.go has
+// otter. table_test.go is a link to hybrid's table. hybrid/internal/keys/store_bench_test.go has
 // sync.Map. The results are in docs/decisions/0015-a-table-beside-the-lru.md and
 // 0059-lru-and-rate-come-back.md.
-package hybrid
+package keys
 
 import (
 	"fmt"
@@ -20,27 +20,27 @@ import (
 	"github.com/puzpuzpuz/xsync/v4"
 )
 
-// entry has the size of hybrid's entry, and stores the key in the same way.
-type entry struct {
-	name  string
+// Entry has the size of hybrid's, and stores the key in the same way.
+type Entry struct {
+	Name  string
 	short [24]byte
-	chain atomic.Pointer[entry]
+	chain atomic.Pointer[Entry]
 	_     [240]byte
 }
 
-func newEntry(key string) *entry {
-	e := new(entry)
-	e.name = unsafe.String(&e.short[0], copy(e.short[:], key))
+func newEntry(key string) *Entry {
+	e := new(Entry)
+	e.Name = unsafe.String(&e.short[0], copy(e.short[:], key))
 	return e
 }
 
-func (e *entry) is(key string) bool {
-	return len(e.name) == len(key) && string(e.short[:len(key)]) == key
+func (e *Entry) is(key string) bool {
+	return len(e.Name) == len(key) && string(e.short[:len(key)]) == key
 }
 
 type finder interface {
-	find(key string) *entry
-	add(e *entry)
+	find(key string) *Entry
+	add(e *Entry)
 }
 
 const shards = 8 // as hybrid has on two cores
@@ -51,7 +51,7 @@ type withTable struct {
 	seed   maphash.Seed
 	shards [shards]struct {
 		table table
-		lru   *simplelru.LRU[*entry, struct{}]
+		lru   *simplelru.LRU[*Entry, struct{}]
 	}
 }
 
@@ -59,18 +59,18 @@ func newWithTable(keys int) finder {
 	w := &withTable{seed: maphash.MakeSeed()}
 	for i := range w.shards {
 		w.shards[i].table = make(table, minTable)
-		w.shards[i].lru, _ = simplelru.NewLRU[*entry, struct{}](keys, nil)
+		w.shards[i].lru, _ = simplelru.NewLRU[*Entry, struct{}](keys, nil)
 	}
 	return w
 }
 
-func (w *withTable) find(key string) *entry {
+func (w *withTable) find(key string) *Entry {
 	hash := maphash.String(w.seed, key)
 	return w.shards[hash&(shards-1)].table.find(hash, key)
 }
 
-func (w *withTable) add(e *entry) {
-	hash := maphash.String(w.seed, e.name)
+func (w *withTable) add(e *Entry) {
+	hash := maphash.String(w.seed, e.Name)
 	s := &w.shards[hash&(shards-1)]
 	if n := s.lru.Len(); n == len(s.table) {
 		s.table = s.table.grown(2*n, w.seed)
@@ -81,44 +81,44 @@ func (w *withTable) add(e *entry) {
 
 // withXsync has xsync.Map instead of the tables.
 type withXsync struct {
-	m   *xsync.Map[string, *entry]
+	m   *xsync.Map[string, *Entry]
 	mu  sync.Mutex
-	lru *simplelru.LRU[*entry, struct{}]
+	lru *simplelru.LRU[*Entry, struct{}]
 }
 
 func newWithXsync(keys int) finder {
-	lru, _ := simplelru.NewLRU[*entry, struct{}](keys, nil)
-	return &withXsync{m: xsync.NewMap[string, *entry](), lru: lru}
+	lru, _ := simplelru.NewLRU[*Entry, struct{}](keys, nil)
+	return &withXsync{m: xsync.NewMap[string, *Entry](), lru: lru}
 }
 
-func (w *withXsync) find(key string) *entry {
+func (w *withXsync) find(key string) *Entry {
 	e, _ := w.m.Load(key)
 	return e
 }
 
-func (w *withXsync) add(e *entry) {
-	w.m.Store(e.name, e)
+func (w *withXsync) add(e *Entry) {
+	w.m.Store(e.Name, e)
 	w.mu.Lock()
 	w.lru.Add(e, struct{}{})
 	w.mu.Unlock()
 }
 
 // withOtter replaces both the tables and golang-lru.
-type withOtter struct{ c *otter.Cache[string, *entry] }
+type withOtter struct{ c *otter.Cache[string, *Entry] }
 
 func newWithOtter(keys int) finder {
-	return withOtter{otter.Must(&otter.Options[string, *entry]{MaximumSize: keys})}
+	return withOtter{otter.Must(&otter.Options[string, *Entry]{MaximumSize: keys})}
 }
 
-func (w withOtter) find(key string) *entry {
+func (w withOtter) find(key string) *Entry {
 	e, _ := w.c.GetIfPresent(key)
 	return e
 }
 
-func (w withOtter) add(e *entry) { w.c.Set(e.name, e) }
+func (w withOtter) add(e *Entry) { w.c.Set(e.Name, e) }
 
 var finders = []struct {
-	name string
+	Name string
 	make func(keys int) finder
 }{
 	{"table+lru", newWithTable},
@@ -151,7 +151,7 @@ func BenchmarkLookup(b *testing.B) {
 			{"zipf", func(i int) string { return order[i&(1<<16-1)] }},
 		} {
 			for _, goroutines := range []int{1, 2, 64} {
-				b.Run(fmt.Sprintf("load=%s/goroutines=%d/store=%s", load.name, goroutines, f.name), func(b *testing.B) {
+				b.Run(fmt.Sprintf("load=%s/goroutines=%d/store=%s", load.name, goroutines, f.Name), func(b *testing.B) {
 					b.ReportAllocs()
 					before := cpu()
 					var wg sync.WaitGroup
@@ -184,11 +184,11 @@ func cpu() int64 {
 }
 
 // BenchmarkMemory reports the bytes for each of a million keys, with the 288
-// bytes of the entry.
+// bytes of the Entry.
 func BenchmarkMemory(b *testing.B) {
 	const keys = 1_000_000
 	for _, f := range finders {
-		b.Run("store="+f.name, func(b *testing.B) {
+		b.Run("store="+f.Name, func(b *testing.B) {
 			for range b.N {
 				before := heap()
 				store := f.make(2 * keys) // so that no key is evicted
@@ -219,11 +219,11 @@ func TestFinders(t *testing.T) {
 		}
 		for i := range 6000 {
 			if e := store.find(fmt.Sprint("key", i)); (e != nil) != (i < 5000) || e != nil && !e.is(fmt.Sprint("key", i)) {
-				t.Fatalf("%s: key%d: %v", f.name, i, e)
+				t.Fatalf("%s: key%d: %v", f.Name, i, e)
 			}
 		}
 	}
-	if size := unsafe.Sizeof(entry{}); size != 288 {
-		t.Errorf("an entry has %d bytes, hybrid's has 288", size)
+	if size := unsafe.Sizeof(Entry{}); size != 288 {
+		t.Errorf("an Entry has %d bytes, hybrid's has 288", size)
 	}
 }

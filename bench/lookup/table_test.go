@@ -1,1 +1,1 @@
-../../hybrid/table.go
+../../hybrid/internal/keys/table.go

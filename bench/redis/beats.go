@@ -207,12 +207,15 @@ func (r *results) beatMusts() []must {
 
 func (r *results) beatPage(b *strings.Builder) {
 	b.WriteString("\n## Heartbeats\n\n")
-	fmt.Fprintf(b, "%d processes of an idle fleet, as package hybrid sends their heartbeats once they know each other. A group is a set of processes with the same limiters; the groups of a fleet share one limiter, so that each is counted by all. *In the script* is `usec` of `INFO commandstats`, which is wall time. Redis CPU is user and system time by `INFO cpu`. Both are for one heartbeat; heartbeats come in pipelines here. The messages are those of an idle hub. *Of a core* is that of all processes together: Redis CPU · messages · processes. Before decision 0042 each limiter sent its own heartbeat, so the last column has the part of a core for one message a second for each limiter, of the cost in the first row.\n\n", beatProcesses)
-	b.WriteString("| limiters of a process | groups | in the script, µs | Redis CPU, µs | messages/s of a process | Redis, of a core | with a message for each limiter |\n|--:|--:|--:|--:|--:|--:|--:|\n")
+	fmt.Fprintf(b, "%d processes of an idle fleet that know each other. A group is a set of processes with the same limiters. "+
+		"The groups of a fleet share one limiter, so that each is counted by all. The times are for one heartbeat, of a "+
+		"pipeline. *Of a core* is Redis CPU · messages · processes.\n\n", beatProcesses)
+	heads(b, "limiters of a process", "groups", "in the script, µs", "Redis CPU, µs", "messages/s of a process",
+		"Redis, of a core")
 	for _, row := range r.beats {
 		cpu := row.cost.median(beatCPU)
-		share, before := cpu*row.messages*beatProcesses/1e6, r.beats[0].cost.median(beatCPU)*float64(row.limiters)*beatProcesses/1e6
-		fmt.Fprintf(b, "| %d | %d | %.1f | %.1f | %s | %.1f %% | %.0f %% |\n", row.limiters, row.groups,
-			row.cost.median(func(o oneBeat) float64 { return o.script }), cpu, small(row.messages), 100*share, 100*before)
+		share := cpu * row.messages * beatProcesses / 1e6
+		fmt.Fprintf(b, "| %d | %d | %.1f | %.1f | %s | %.1f %% |\n", row.limiters, row.groups,
+			row.cost.median(func(o oneBeat) float64 { return o.script }), cpu, small(row.messages), 100*share)
 	}
 }

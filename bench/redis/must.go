@@ -33,7 +33,7 @@ func (r *results) musts() (all []must) {
 	hybrid, rival := r.decision("hybrid"), r.decision("redis_rate")
 	if hybrid != nil && rival != nil {
 		all = append(all, must{
-			what: "hybrid, hot key: messages per decision", want: "≤ 1/500 = 0.002", bound: atMost(1.0 / 500),
+			what: "hybrid, hot key: messages per decision", want: "≤ 0.002", bound: atMost(1.0 / 500),
 			got: hybrid.cost.median(func(d perDecision) float64 { return d.messages }),
 		}, must{
 			what: fmt.Sprintf("decisions/s on the hot key, %d goroutines: hybrid / redis_rate", callers), want: "≥ 300", bound: atLeast(300),
@@ -111,7 +111,7 @@ func (r *results) fleetMusts() []must {
 	}
 	all := []must{{
 		// Otherwise the costs are not those of decisions that Redis made.
-		what: "fleets: errors and decisions without Redis, the largest share of a limiter", want: "≤ 0.01", bound: atMost(0.01),
+		what: "services: errors and decisions without Redis, the largest share of a limiter", want: "≤ 0.01", bound: atMost(0.01),
 		got: astray,
 	}}
 	for _, m := range fleetBounds {
@@ -120,7 +120,7 @@ func (r *results) fleetMusts() []must {
 			if t.size.name != m.load || ours == nil || rival == nil {
 				continue
 			}
-			got, what := ours.cost.median(m.of), fmt.Sprintf("fleets, %s: %s: %s", m.load, m.what, m.limiter)
+			got, what := ours.cost.median(m.of), fmt.Sprintf("%s: %s: %s", m.load, m.what, m.limiter)
 			if !m.absolute {
 				got, what = got/rival.cost.median(m.of), what+" / redis_rate"
 			}
@@ -135,19 +135,19 @@ var fleetBounds = func() []fleetBound {
 	cpu, p50 := func(c fewCalls) float64 { return c.cpu }, func(c fewCalls) float64 { return c.p50 }
 	messages := func(c fewCalls) float64 { return c.messages }
 	return []fleetBound{
-		{"2000 calls a second", "hybrid", "Redis CPU of a call", cpu, 0.5, false},
-		{"2000 calls a second", "hybrid", "messages of a call", messages, 0.2, true},
-		{"2000 calls a second", "hybrid", "p50 of a call", p50, 0.2, false},
-		{"2000 calls a second", "hybrid, deferred", "Redis CPU of a call", cpu, 0.4, false},
-		{"2000 calls a second", "hybrid, strict", "Redis CPU of a call", cpu, 1, false},
-		{"500 calls a second", "hybrid", "Redis CPU of a call", cpu, 0.9, false},
-		{"20 000 calls a second", "hybrid", "Redis CPU of a call", cpu, 0.4, false},
-		{"Zipf", "hybrid", "Redis CPU of a call", cpu, 0.5, false},
-		{"two limits", "hybrid", "Redis CPU of a call", cpu, 0.6, false},
-		{"two limits", "global", "Redis CPU of a call", cpu, 0.8, false},
-		{"two limits", "global", "p50 of a call", p50, 1.1, false},
-		{"few calls", "hybrid", "Redis CPU of a call", cpu, 1, false},
-		{"few calls", "hybrid", "p50 of a call", p50, 1.3, false},
+		{"2000 calls a second", "hybrid", "Redis CPU", cpu, 0.5, false},
+		{"2000 calls a second", "hybrid", "messages", messages, 0.2, true},
+		{"2000 calls a second", "hybrid", "p50", p50, 0.2, false},
+		{"2000 calls a second", "hybrid, deferred", "Redis CPU", cpu, 0.4, false},
+		{"2000 calls a second", "hybrid, strict", "Redis CPU", cpu, 1, false},
+		{"500 calls a second", "hybrid", "Redis CPU", cpu, 0.9, false},
+		{"20 000 calls a second", "hybrid", "Redis CPU", cpu, 0.4, false},
+		{"Zipf", "hybrid", "Redis CPU", cpu, 0.5, false},
+		{"two limits", "hybrid", "Redis CPU", cpu, 0.6, false},
+		{"two limits", "global", "Redis CPU", cpu, 0.8, false},
+		{"two limits", "global", "p50", p50, 1.1, false},
+		{"few calls", "hybrid", "Redis CPU", cpu, 1, false},
+		{"few calls", "hybrid", "p50", p50, 1.3, false},
 	}
 }()
 

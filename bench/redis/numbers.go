@@ -29,5 +29,13 @@ func micros(ns int64) string {
 	if ns >= 100_000 {
 		return thousands(ns/1000) + " µs"
 	}
-	return strconv.FormatFloat(float64(ns)/1000, 'g', 3, 64) + " µs"
+	return plainMicros(ns) + " µs"
+}
+
+// plainMicros formats ns as µs, without the unit.
+func plainMicros(ns int64) string {
+	if ns >= 100_000 {
+		return strconv.FormatInt(ns/1000, 10)
+	}
+	return strconv.FormatFloat(float64(ns)/1000, 'g', 3, 64)
 }

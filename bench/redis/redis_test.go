@@ -324,7 +324,7 @@ func TestMissed(t *testing.T) {
 		"one caller":                  func(r *results) { r.decisions[3].single[0].p50 = 111 },
 		"allocations":                 func(r *results) { r.decisions[3].single[0].mallocs = 13 },
 		"Redis: a decision of global": func(r *results) { r.decisions[3].cost[0].sent = 151 },
-		"fleets: errors":              func(r *results) { r.fleets[0].row("redis_rate").cost[0].fails = 0.011 },
+		"services: errors":            func(r *results) { r.fleets[0].row("redis_rate").cost[0].fails = 0.011 },
 		"CPU of an insertion":         func(r *results) { r.churn[1].cost[0].process = 351 },
 	} {
 		r := made(change)
@@ -369,9 +369,9 @@ func boundFleets() (tables []*fleetTable) {
 			for _, m := range fleetBounds {
 				if m.load == load.name && m.limiter == k.name {
 					switch m.what {
-					case "Redis CPU of a call":
+					case "Redis CPU":
 						c.cpu *= m.bound
-					case "p50 of a call":
+					case "p50":
 						c.p50 *= m.bound
 					default:
 						c.messages = m.bound

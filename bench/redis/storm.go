@@ -58,7 +58,9 @@ func (s *subject) storm(ctx context.Context) (out storm, err error) {
 
 // stormPage has the storms.
 func (r *results) stormPage(b *strings.Builder) {
-	fmt.Fprintf(b, "\nThe same keys after `SCRIPT FLUSH`, as after a restart or a failover: %d goroutines ask once, all at the same time. The costs are those of a call. *Slowest* is the longest of these calls.\n\n| limiter | messages | bytes to Redis | Redis CPU, µs | slowest | errors |\n|---|--:|--:|--:|--:|--:|\n", callers)
+	fmt.Fprintf(b, "\nThe same keys after `SCRIPT FLUSH`, as after a failover: %d goroutines ask once, all at the same time. "+
+		"The costs are those of a call.\n\n", callers)
+	heads(b, "limiter", "messages", "bytes to Redis", "Redis CPU, µs", "slowest", "errors")
 	for _, d := range r.decisions {
 		if len(d.storms) == 0 {
 			continue

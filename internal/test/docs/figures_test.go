@@ -17,10 +17,7 @@ var update = flag.Bool("update", false, "write the figures of the tables in READ
 // labRow is a row of docs/lab/results.json, which make lab writes.
 type labRow struct {
 	Scenario, Kind string
-	PerUnit        float64 `json:"ops_per_admission"`
-	PerDecision    float64 `json:"ops_per_decision"`
-	Waits          float64
-	Exceedance     float64 `json:"exceedance_of_burst"`
+	Figures        map[string]float64
 }
 
 // figures has the results files, and the problems of the pages.
@@ -54,6 +51,16 @@ func (f *figures) of(scenario, kind string) labRow {
 	return f.lab[i]
 }
 
+// in returns a figure of a row.
+func (f *figures) in(r labRow, name string) float64 {
+	f.t.Helper()
+	x, ok := r.Figures[name]
+	if !ok {
+		f.t.Fatalf("the lab has no %s of %s %s", name, r.Scenario, r.Kind)
+	}
+	return x
+}
+
 // row compares the last cells of a row with figures. The row is the first one with these first
 // cells after a text.
 func (f *figures) row(after, first string, want ...string) {
@@ -83,7 +90,7 @@ func beyond(part, least float64) string {
 // headline compares the first table of README with bench/RESULTS.md and bench/REDIS.md.
 func (f *figures) headline() {
 	results, costs := read(f.t, "bench/RESULTS.md"), read(f.t, "bench/REDIS.md")
-	const hot, alone = "| limiter | 1 goroutine: ns/op |", "| limiter | decisions/s | p50 | p99 | allocations |"
+	const hot, alone = "| limiter | 1 goroutine: ns/op ± % |", "| limiter | decisions/s | p50 | p99 | allocations |"
 	_, inMemory := rowsOf(f.t, results, hot)
 	_, single := rowsOf(f.t, costs, alone)
 	_, rest, _ := strings.Cut(costs, "| limiter | load | decisions/s | messages/decision |")
@@ -115,7 +122,7 @@ func (f *figures) howItWorks() {
 			var cells []string
 			for _, scenario := range []string{"fleet100-half ×0.5", "fleet100-over ×1.5", "fleet100-over ×10"} {
 				r := f.of(scenario, kind)
-				cells = append(cells, fmt.Sprintf("%.2f, %s", r.PerUnit, beyond(r.Exceedance, 0.000_01)))
+				cells = append(cells, fmt.Sprintf("%.2f, %s", f.in(r, "ops/admission"), beyond(f.in(r, "exceedance/burst"), 0.000_01)))
 			}
 			if row == "`ModeDeferred`" { // the first excess of the table names its unit
 				cells[1] += " of burst"
@@ -147,24 +154,25 @@ func (f *figures) choosing() {
 	for _, table := range []struct {
 		after, scenario string
 		digits          int
-		each            func(labRow) float64
+		each            string
 		rows            map[string]string
 	}{
-		{"A hundred processes, 1000 a second", "fleet100-over ×1.5", 2, func(r labRow) float64 { return r.PerUnit }, map[string]string{"`ModeAuto`": "auto", "`ModeStrict`": "strict", "`ModeDeferred`": "deferred"}},
-		{"And ten processes, 10 000 a second", "fleet10-over ×1.5", 4, func(r labRow) float64 { return r.PerUnit }, map[string]string{"`ModeAuto`": "auto", "`ModeStrict`": "strict", "`ModeDeferred`": "deferred"}},
-		{"Two thousand users", "fleet40-sparse ×1", 2, func(r labRow) float64 { return r.PerDecision }, map[string]string{"`ModeAuto`": "auto 0.05", "`ModeAuto`, `Overshoot: 0.5`": "auto 0.5", "`ModeStrict`": "strict", "`ModeDeferred`": "deferred"}},
+		{"A hundred processes, 1000 a second", "fleet100-over ×1.5", 2, "ops/admission", map[string]string{"`ModeAuto`": "auto", "`ModeStrict`": "strict", "`ModeDeferred`": "deferred"}},
+		{"And ten processes, 10 000 a second", "fleet10-over ×1.5", 4, "ops/admission", map[string]string{"`ModeAuto`": "auto", "`ModeStrict`": "strict", "`ModeDeferred`": "deferred"}},
+		{"Two thousand users", "fleet40-sparse ×1", 2, "ops/decision", map[string]string{"`ModeAuto`": "auto 0.05", "`ModeAuto`, `Overshoot: 0.5`": "auto 0.5", "`ModeStrict`": "strict", "`ModeDeferred`": "deferred"}},
 	} {
 		for name, kind := range table.rows {
 			r := f.of(table.scenario, kind)
-			waits := fmt.Sprintf("%.0f %%", 100*r.Waits)
-			if r.Waits > 0 && r.Waits < 0.005 {
-				waits = fmt.Sprintf("%.1f %%", 100*r.Waits)
+			part := f.in(r, "waits")
+			waits := fmt.Sprintf("%.0f %%", 100*part)
+			if part > 0 && part < 0.005 {
+				waits = fmt.Sprintf("%.1f %%", 100*part)
 			}
-			excess := beyond(r.Exceedance, 0.001)
+			excess := beyond(f.in(r, "exceedance/burst"), 0.001)
 			if excess != "0" {
 				excess += " of burst"
 			}
-			f.row(table.after, name, fmt.Sprintf("%.*f", table.digits, table.each(r)), waits, excess)
+			f.row(table.after, name, fmt.Sprintf("%.*f", table.digits, f.in(r, table.each)), waits, excess)
 		}
 	}
 	f.ops()
