@@ -1,14 +1,20 @@
 package hybrid
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
 // drain takes back the budgets of all keys, so that the decisions made from them are counted.
@@ -204,3 +210,207 @@ func (l *Limiter) Mode() Mode { return Mode(l.control.Mode()) }
 
 // Hub returns the hub that the limiter belongs to.
 func (l *Limiter) Hub() *Hub { return l.hub }
+
+// attributes returns the attributes of the series of a limiter, or of one of its classes.
+func (l *Limiter) attributes() []attribute.KeyValue {
+	of := []attribute.KeyValue{tell.AttrPolicy.String(l.cfg.Name)}
+	if l.control.Class.Name != "" {
+		of = append(of, tell.AttrClass.String(l.control.Class.Name))
+	}
+	return of
+}
+
+// observe reports all values of a hub and its limiters.
+func (h *Hub) observe(o metric.Observer, in *tell.Instruments) {
+	s, hub := h.Stats(), metric.WithAttributeSet(h.metrics.Hub)
+	o.ObserveInt64(in.Messages, int64(s.Messages), hub)
+	o.ObserveInt64(in.Failures, int64(s.Failures), hub)
+	o.ObserveInt64(in.Gaps, int64(s.Gaps), hub)
+	o.ObserveInt64(in.Unapplied, int64(s.Refused), hub)
+	o.ObserveInt64(in.Breaker, int64(s.Breaker), hub)
+	late := int64(0)
+	if s.Behind {
+		late = 1
+	}
+	o.ObserveInt64(in.Late, late, hub)
+	if h.concurrent() {
+		member := int64(0)
+		if h.permits.standing.Load().Live(h.clock.Now()) {
+			member = 1
+		}
+		o.ObserveInt64(in.Member, member, hub)
+	}
+	for _, l := range h.views() {
+		own := l.attributes()
+		of := func(kv ...attribute.KeyValue) metric.MeasurementOption {
+			return metric.WithAttributes(append(kv, own...)...)
+		}
+		c := &l.terms.Count
+		allowed, denied, admitted := c.Tally() // h.Stats above has drained the budgets
+		for i := range hybridlimit.NumSources {
+			src := tell.AttrSource.String(hybridlimit.Source(i).String())
+			may := l.mayDecide(hybridlimit.Source(i))
+			if n := allowed[i]; n > 0 || may.allow {
+				o.ObserveInt64(in.Decisions, n, of(tell.AttrResult.String("allowed"), src))
+			}
+			if n := denied[i]; n > 0 || may.deny {
+				o.ObserveInt64(in.Decisions, n, of(tell.AttrResult.String("denied"), src))
+			}
+		}
+		o.ObserveInt64(in.Invalid, c.BadLimits.Load(), of())
+		o.ObserveInt64(in.Ops, c.Ops.Load(), of())
+		o.ObserveInt64(in.Fleet, l.party.Size(), of())
+		o.ObserveInt64(in.Switched, int64(l.control.Switch()), of())
+		o.ObserveInt64(in.Limited, int64(l.control.Source()), of())
+		if l.flight != nil {
+			running, held, waiting := l.flight.sums()
+			o.ObserveInt64(in.Running, running, of())
+			o.ObserveInt64(in.Booked, held, of())
+			o.ObserveInt64(in.Waiting, waiting, of())
+			o.ObserveInt64(in.Keys, int64(l.flight.Len()), of())
+			continue
+		}
+		o.ObserveInt64(in.Units, admitted, of(tell.AttrFate.String("admitted")))
+		o.ObserveInt64(in.Units, c.Acked.Load(), of(tell.AttrFate.String("paid")))
+		o.ObserveInt64(in.Units, c.Debited.Load(), of(tell.AttrFate.String("granted")))
+		o.ObserveInt64(in.Units, c.Expired.Load(), of(tell.AttrFate.String("expired")))
+		o.ObserveInt64(in.Units, c.Lost.Load(), of(tell.AttrFate.String("lost")))
+		o.ObserveInt64(in.Units, c.Uncertain.Load(), of(tell.AttrFate.String("uncertain")))
+		o.ObserveInt64(in.Units, c.Dropped.Load(), of(tell.AttrFate.String("dropped")))
+		o.ObserveInt64(in.Units, c.Forgiven.Load(), of(tell.AttrFate.String("forgiven")))
+		o.ObserveInt64(in.Units, c.Returned.Load(), of(tell.AttrFate.String("returned")))
+		o.ObserveInt64(in.Units, c.Refunded.Load(), of(tell.AttrFate.String("refunded")))
+		o.ObserveInt64(in.Evictions, int64(l.terms.Store.Evicted.Load()), of())
+		o.ObserveInt64(in.Refusals, int64(l.terms.Store.Refused.Load()), of())
+		o.ObserveInt64(in.Overflow, c.Overflow.Load(), of())
+		owed, held := l.terms.Books()
+		o.ObserveInt64(in.Owed, owed, of())
+		o.ObserveInt64(in.Held, held, of())
+		o.ObserveInt64(in.Resyncs, c.Resynced.Load(), of())
+		o.ObserveInt64(in.Credit, l.terms.CreditNow(), of())
+		o.ObserveInt64(in.Keys, l.terms.Store.Keys.Load(), of())
+	}
+}
+
+// decides lists the results that a source can have.
+type decides struct{ allow, deny bool }
+
+// mayDecide returns the results that a source can have with this limiter. Their series are exported from the start
+// with the value 0, so that the first decision is visible as a rise. These are at most ten series of a policy. The
+// series of Unlimited is the exception: it begins with the first admission.
+func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
+	exactly := l.control.Exactly(l.control.Plan())
+	if l.flight != nil && (s == hybridlimit.SourceLease || s == hybridlimit.SourceTimeout) {
+		return decides{allow: s == hybridlimit.SourceLease, deny: s == hybridlimit.SourceTimeout}
+	}
+	switch s {
+	case hybridlimit.SourceLease:
+		return decides{allow: !exactly}
+	case hybridlimit.SourceCredit:
+		return decides{allow: !exactly && l.terms.GivesCredit()}
+	case hybridlimit.SourceRedis, hybridlimit.SourceFallback, hybridlimit.SourceSwitch:
+		return decides{true, true}
+	case hybridlimit.SourceDenyCache:
+		return decides{deny: !l.control.Exact() && l.flight == nil}
+	case hybridlimit.SourceTimeout:
+		return decides{deny: l.Mode() == ModeStrict}
+	case hybridlimit.SourceStatic: // a cost above the burst
+		return decides{deny: true}
+	}
+	return decides{}
+}
+
+// logDenial writes a line about a counted denial, unless the last line is less than Config.LogDenials old. The line names the
+// limit of r, or the key's own limit if r is nil. Call it without locks.
+func (l *Limiter) logDenial(key string, r *account.Plan, n int64, res *hybridlimit.Result) {
+	if l.cfg.LogDenials == 0 || res.Allowed && !res.Shadowed {
+		return
+	}
+	d, now := &l.denials, l.hub.clock.Time(l.hub.clock.Now())
+	if !d.Due(now) {
+		return
+	}
+	untold, ok := d.Take(&l.terms.Count, 1, now)
+	if !ok {
+		return
+	}
+	attrs := []any{
+		slog.String("limiter", l.cfg.Name), slog.String("key_digest", l.hub.names.Digest(l.cfg.Name, key)), slog.Int64("units", n),
+		slog.String("limit", control.LimitText(l.limitOf(key, r))), slog.String("source", res.Source.String()),
+	}
+	if res.RetryAfter == hybridlimit.Never {
+		attrs = append(attrs, slog.String("retry_after", "never"))
+	} else if !res.Shadowed {
+		attrs = append(attrs, slog.Duration("retry_after", res.RetryAfter))
+	}
+	if res.Shadowed {
+		attrs = append(attrs, slog.Bool("shadow", true))
+	}
+	if untold > 1 {
+		attrs = append(attrs, slog.Int64("more", untold-1))
+	}
+	l.hub.log.Write(slog.LevelInfo, tell.MsgDenied, 0, attrs)
+}
+
+// beatDenials is called with each heartbeat, so that denials of the fast path are logged too. When a line is due, it takes back
+// the budgets that have denied. The next denial of such a key then reaches logDenial. Denials that are still unlogged at the next
+// heartbeat get a line without a key.
+func (l *Limiter) beatDenials() {
+	if l.cfg.LogDenials == 0 || !l.denials.Due(l.hub.clock.Time(l.hub.clock.Now())) {
+		return
+	}
+	l.terms.Store.Sweep(func(e *keys.Entry) {
+		if w := e.Word.Load(); account.KindOf(w) == account.DenyBudget && account.UnitsOf(w) > 0 {
+			e.TakeBack(l.clock.Now())
+		}
+	})
+	if l.denials.Waiting(&l.terms.Count) {
+		l.tellDenials()
+	}
+}
+
+// endDenials logs all unlogged denials when the limiter closes: no heartbeat comes later.
+func (l *Limiter) endDenials() {
+	if l.cfg.LogDenials == 0 {
+		return
+	}
+	l.denials.End()
+	l.tellDenials()
+}
+
+// tellDenials writes a line without a key about the unlogged denials.
+func (l *Limiter) tellDenials() {
+	if untold, ok := l.denials.Take(&l.terms.Count, 0, l.hub.clock.Time(l.hub.clock.Now())); ok && untold > 0 {
+		l.hub.log.Write(slog.LevelInfo, tell.MsgMoreDenied, 0, []any{
+			slog.String("limiter", l.cfg.Name), slog.String("limit", control.LimitText(l.Limit())), slog.Int64("more", untold),
+		})
+	}
+}
+
+// limitOf returns the limit of r, or the key's own limit if r is nil. It may call Config.LimitFor.
+func (l *Limiter) limitOf(key string, r *account.Plan) hybridlimit.Limit {
+	if r != nil {
+		return r.Limit
+	}
+	if e := l.terms.Store.Get(key); e != nil {
+		return e.Plan.Load().Limit
+	}
+	return l.limitFor(key)
+}
+
+// logJoint is logDenial for a call under several limits. It logs once, for the key that denied. The second loop is for limits that
+// count nothing, which have no part.
+func logJoint(asks []joint, parts []*part, res *hybridlimit.Result) {
+	for _, p := range parts {
+		if p.Limiter.cfg.Name == res.Policy && p.res.Source == res.Source && !p.res.Allowed {
+			p.Limiter.logDenial(p.Key, p.plan, p.N, res)
+			return
+		}
+	}
+	for _, a := range asks {
+		if a.Limiter.cfg.Name == res.Policy {
+			a.Limiter.logDenial(a.Key, nil, a.N, res)
+			return
+		}
+	}
+}
