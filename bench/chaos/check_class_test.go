@@ -173,7 +173,7 @@ func TestACrashInAnOutage(t *testing.T) {
 // TestPromise checks the times at which critical calls are promised.
 func TestPromise(t *testing.T) {
 	at := func(ms int64) int64 { return int64(time.Second) + ms*int64(time.Millisecond) }
-	p := promise{floor: 10, rate: 1e-8, share: 20, level: 10} // 10 units a second
+	p := promise{floor: 10, rate: 1e-8, share: 20, level: 10, away: map[int]float64{}} // 10 units a second
 	for _, c := range []struct {
 		ms       int64
 		client   int

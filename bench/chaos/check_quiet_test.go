@@ -49,7 +49,7 @@ func TestSettled(t *testing.T) {
 		{6 * time.Second, 0.99, false},
 		{26 * time.Second, 0.99, true},
 	} {
-		if got := settled(c.after, c.busy); got != c.want {
+		if got := c.after > settles.on(c.busy); got != c.want {
 			t.Errorf("after %v on a machine that is %v busy: %v", c.after, c.busy, got)
 		}
 	}

@@ -3,20 +3,16 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// ledger has the debits of Redis, from its append-only files. For every write a
-// file has the resulting state of the key and, in the same transaction, the
-// envelope of the process that asked for it. So the ledger also has debits that
-// were forgotten later, by a wipe, an eviction or a failover.
+// ledger has the debits of Redis, from its append-only files. For every write a file has the resulting state of the key
+// and, in the same transaction, the envelope of the process that asked for it. So the ledger also has debits that were
+// forgotten later, by a wipe, an eviction or a failover.
 type ledger struct {
 	entries []debit
 	fallen  map[string]bool // servers that were masters until they failed
@@ -56,18 +52,18 @@ func newLedger() ledger {
 	return ledger{fallen: map[string]bool{}, applied: map[string][]application{}}
 }
 
-// readLedger reads the files of all servers: those in each server's directory,
-// and those that were put aside.
+// readLedger reads the files of all servers: those that were put aside, and those in each server's directory.
 func readLedger(w *world) (*ledger, error) {
 	l := newLedger()
 	for _, n := range w.nodes {
 		l.fallen[n.Addr()] = n.fallen
-		dirs, err := subdirs(n.attic)
+		aside, err := filepath.Glob(filepath.Join(n.attic, "*"))
 		if err != nil {
 			return nil, err
 		}
+		slices.SortFunc(aside, byNumber)
 		var files []string
-		for _, dir := range append(dirs, filepath.Join(n.Dir(), "appendonlydir")) {
+		for _, dir := range append(aside, filepath.Join(n.Dir(), "appendonlydir")) {
 			in, err := aofFiles(dir)
 			if err != nil {
 				return nil, err
@@ -79,17 +75,6 @@ func readLedger(w *world) (*ledger, error) {
 		}
 	}
 	return &l, nil
-}
-
-func subdirs(dir string) (out []string, err error) {
-	found, err := os.ReadDir(dir)
-	slices.SortFunc(found, func(a, b fs.DirEntry) int { // by number
-		return cmp.Or(len(a.Name())-len(b.Name()), strings.Compare(a.Name(), b.Name()))
-	})
-	for _, d := range found {
-		out = append(out, filepath.Join(dir, d.Name()))
-	}
-	return out, err
 }
 
 // read reads the files of one server.
@@ -115,8 +100,10 @@ func (l *ledger) apply(server string, order int, was map[string]wire.State, tx t
 	batch, stamp := envelopeOf(tx)
 	app := application{server: server, order: order}
 	for _, cmd := range tx {
-		l.lost(server, order, cmd)
-		key, raw, ok := written(cmd)
+		for _, key := range deleted(cmd) {
+			l.gone = append(l.gone, deletion{server, key, order})
+		}
+		key, raw, copied, ok := written(cmd)
 		if !ok {
 			continue
 		}
@@ -133,13 +120,14 @@ func (l *ledger) apply(server string, order int, was map[string]wire.State, tx t
 			l.gone = append(l.gone, deletion{server, key, order})
 			continue
 		}
-		old := was[key]
-		d := debit{server: server, batch: batch, stamp: stamp, order: order, key: name, state: key, raw: raw, born: s.Born, units: s.Since, turn: s.Slot > 0}
-		if old.Born == s.Born {
+		d := debit{
+			server: server, batch: batch, stamp: stamp, order: order, key: name, state: key, raw: raw, born: s.Born,
+			units: s.Since, turn: s.Slot > 0,
+		}
+		if old := was[key]; old.Born == s.Born {
 			d.units -= old.Since
 		}
-		was[key] = s
-		if !moved(cmd) {
+		if was[key] = s; !copied { // a copy debits nothing
 			l.entries = append(l.entries, d)
 			app.keys = append(app.keys, name)
 		}
@@ -149,8 +137,14 @@ func (l *ledger) apply(server string, order int, was map[string]wire.State, tx t
 	}
 }
 
-// undone reports whether the batch of a debit was applied again after the server had lost its envelope or the key, and did not debit
-// the key then. The sender was told of the last application.
+// callersKey returns the caller's key of a state's key in Redis.
+func callersKey(key string) (string, bool) {
+	_, rest, ok := strings.Cut(key, "}:"+limiterName+":")
+	return rest, ok && strings.HasPrefix(key, "hl:v2:{")
+}
+
+// undone reports whether the batch of a debit was applied again after the server had lost its envelope or the key, and
+// did not debit the key then. The sender was told of the last application.
 func (l *ledger) undone(d debit) bool {
 	return slices.ContainsFunc(l.applied[d.batch], func(a application) bool {
 		again := debit{server: a.server, batch: d.batch, order: a.order}
@@ -159,23 +153,8 @@ func (l *ledger) undone(d debit) bool {
 	})
 }
 
-// everything is the key of a deletion of all keys.
-const everything = ""
-
-// lost records the keys that a command deletes. Redis writes a DEL for each key that it evicts.
-func (l *ledger) lost(server string, order int, cmd []string) {
-	switch strings.ToUpper(cmd[0]) {
-	case "FLUSHALL", "FLUSHDB":
-		l.gone = append(l.gone, deletion{server, everything, order})
-	case "DEL", "UNLINK":
-		for _, key := range cmd[1:] {
-			l.gone = append(l.gone, deletion{server, key, order})
-		}
-	}
-}
-
-// lostBetween reports whether the server deleted the envelope of a batch between two of its writes. Then a repeated batch is
-// debited again, as after a loss of the state.
+// lostBetween reports whether the server deleted the envelope of a batch between two of its writes. Then a repeated
+// batch is debited again, as after a loss of the state.
 func (l *ledger) lostBetween(first, second debit) bool {
 	envelope, _, _ := strings.Cut(second.batch, "#")
 	return l.goneBetween(envelope, first, second)
@@ -188,69 +167,12 @@ func (l *ledger) goneBetween(key string, first, second debit) bool {
 	})
 }
 
-// written returns the key and the text that a command has written.
-func written(cmd []string) (key, text string, ok bool) {
-	switch strings.ToUpper(cmd[0]) {
-	case "SET":
-		return cmd[1], cmd[2], true
-	case "RESTORE", "RESTORE-ASKING":
-		text, ok := restored(cmd[3])
-		return cmd[1], text, ok
-	}
-	return "", "", false
-}
-
-// moved reports whether a command copies a key from another node, which debits
-// nothing.
-func moved(cmd []string) bool { return strings.HasPrefix(strings.ToUpper(cmd[0]), "RESTORE") }
-
-// mortal reports whether the transaction gives a written key a TTL.
-func mortal(tx transaction, cmd []string, key string) bool {
-	if moved(cmd) {
-		return cmd[2] != "0"
-	}
-	for _, word := range cmd[3:] {
-		switch strings.ToUpper(word) {
-		case "PX", "PXAT", "EX", "EXAT":
-			return true
-		}
-	}
-	return slices.ContainsFunc(tx, func(c []string) bool {
-		return strings.HasPrefix(strings.ToUpper(c[0]), "PEXPIRE") && c[1] == key
-	})
-}
-
-// callersKey returns the caller's key of a state's key in Redis.
-func callersKey(key string) (string, bool) {
-	_, rest, ok := strings.Cut(key, "}:"+limiterName+":")
-	return rest, ok && strings.HasPrefix(key, "hl:v2:{")
-}
-
-// envelopeOf returns the batch that a transaction applies, and its stamp.
-func envelopeOf(tx transaction) (batch string, stamp int64) {
-	for _, cmd := range tx {
-		key, text, ok := written(cmd)
-		if !ok || !strings.Contains(key, "}:@env:") || len(text) < 2 {
-			continue
-		}
-		fields := strings.Fields(text[2:])
-		if len(fields) < 2 {
-			continue
-		}
-		stamp, _ = strconv.ParseInt(fields[1], 10, 64)
-		return key + "#" + fields[0], stamp
-	}
-	return "", 0
-}
-
 // sums are the totals of a ledger.
 type sums struct {
 	debited int64 // units; each batch counts once, with the units that its sender was told last
 	again   int64 // units debited again for a batch that was repeated after its key or its envelope was gone
-	exact   int64 // the part of debited by calls without an envelope
 
-	// forgotten has the units that fallen servers debited and their successors
-	// do not know of.
+	// forgotten has the units that fallen servers debited and their successors do not know of.
 	forgotten int64
 	twice     []string
 }
@@ -268,53 +190,44 @@ func (l *ledger) turns() map[string]int {
 
 // byKey returns the debited units of each key of the callers.
 func (l *ledger) byKey() map[string]int64 {
-	of := map[string]*ledger{}
+	of := map[string][]debit{}
 	for _, d := range l.entries {
-		if of[d.key] == nil {
-			of[d.key] = &ledger{fallen: l.fallen, gone: l.gone, applied: l.applied}
-		}
-		of[d.key].entries = append(of[d.key].entries, d)
+		of[d.key] = append(of[d.key], d)
 	}
 	out := map[string]int64{}
-	for key, one := range of {
+	for key, entries := range of {
+		one := *l
+		one.entries = entries
 		out[key] = one.sum().debited
 	}
 	return out
 }
 
-// sum returns the totals. A replica repeats the writes of its master, and each
-// counts once. If both a fallen master and its successor applied a batch, in any
-// order, the write of the successor counts, because the successor answered. If a
-// server applies a batch again although it still has the key and the envelope,
-// the batch was applied twice. That must never happen.
+// sum returns the totals. A replica repeats the writes of its master, and each counts once. If both a fallen master and
+// its successor applied a batch, in any order, the write of the successor counts, because the successor answered. If a
+// server applies a batch again although it still has the key and the envelope, the batch was applied twice. That must
+// never happen.
 func (l *ledger) sum() (out sums) {
 	type write struct{ batch, key, raw string }
-	once := map[write]debit{}
-	note := func(fallen bool) {
+	once := map[write]bool{}
+	var all []debit // with a batch
+	// A fallen server that has come back repeats the writes of its successor. They cannot be taken from its own file,
+	// which lacks the snapshot in between.
+	for _, fallen := range []bool{false, true} {
 		for _, d := range l.entries {
 			id := write{d.batch, d.key, d.raw}
-			if _, known := once[id]; known || l.fallen[d.server] != fallen {
+			if once[id] || l.fallen[d.server] != fallen {
 				continue // or it was written again unchanged
 			}
-			once[id] = d
-			if fallen {
+			if once[id] = true; fallen {
 				out.forgotten += d.units
 			}
+			if d.batch == "" {
+				out.debited += d.units
+			} else {
+				all = append(all, d)
+			}
 		}
-	}
-	// A fallen server that has come back repeats the writes of its successor.
-	// They cannot be taken from its own file, which lacks the snapshot in
-	// between.
-	note(false)
-	note(true)
-	last := map[write]debit{} // by batch and key
-	var all []debit
-	for _, d := range once {
-		if d.batch == "" {
-			out.debited, out.exact = out.debited+d.units, out.exact+d.units
-			continue
-		}
-		all = append(all, d)
 	}
 	slices.SortFunc(all, func(a, b debit) int {
 		if a.server == b.server { // by order, because the clock may have been moved
@@ -328,22 +241,20 @@ func (l *ledger) sum() (out sums) {
 		}
 		return cmp.Or(cmp.Compare(a.stamp, b.stamp), strings.Compare(a.server, b.server))
 	})
+	last := map[write]debit{} // by batch and key
 	for _, d := range all {
 		id := write{batch: d.batch, key: d.key}
 		old, again := last[id]
-		switch {
-		case !again:
-			last[id] = d
-			out.debited += d.units
-		case old.born == d.born && old.server == d.server && !l.lostBetween(old, d):
+		if again && old.born == d.born && old.server == d.server && !l.lostBetween(old, d) {
 			if d.units != 0 {
 				out.twice = append(out.twice, fmt.Sprintf("%s: %s, %d units more", d.batch, d.key, d.units))
 			}
-		default: // the state or the envelope was lost, or the state was full and expired, in between
-			out.debited += d.units - old.units
-			out.again += old.units
-			last[id] = d
+			continue
 		}
+		// Or the state or the envelope was lost, or the state was full and expired, in between.
+		out.debited += d.units - old.units
+		out.again += old.units
+		last[id] = d
 	}
 	for _, d := range last {
 		if l.undone(d) {
