@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
@@ -108,13 +107,8 @@ func (s *scene) playCalls(ctx context.Context) (*verdict, error) {
 func (s *scene) served(ctx context.Context, since int64) error {
 	return until(ctx, time.Minute, "each process runs a call with a permit of Redis", func() bool {
 		s.sleep(10 * time.Millisecond)
-		return !slices.ContainsFunc(s.clients, func(c *client) bool {
-			if c.killed != 0 {
-				return false
-			}
-			r, err := c.tell(orderStats)
-			return err != nil || r.Served < since
-		})
+		served, err := s.all(orderStats, func(r report) bool { return r.Served >= since })
+		return served && err == nil
 	})
 }
 

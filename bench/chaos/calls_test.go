@@ -103,11 +103,11 @@ func TestCheckCalls(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			v := checkCalls(&test.run, test.calls)
 			kinds := ""
-			for _, x := range v.violations {
+			for _, x := range v.Broken {
 				kinds += x.kind
 			}
 			if kinds != test.broken {
-				t.Errorf("violations %q: %+v", kinds, v.violations)
+				t.Errorf("violations %q: %+v", kinds, v.Broken)
 			}
 		})
 	}

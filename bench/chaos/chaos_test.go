@@ -49,7 +49,7 @@ func play(t *testing.T, p plan) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range v.violations {
+	for _, x := range v.Broken {
 		t.Errorf("%s: %s", x.kind, x.text)
 	}
 	t.Logf("%5.1f s  %v", time.Since(began).Seconds(), &outcome{p, v})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 	"github.com/hybridlimit/hybridlimit/internal/test/meter"
 	"github.com/hybridlimit/hybridlimit/internal/test/neighbours"
 )
@@ -65,24 +66,42 @@ const (
 	brokeBeside     = "neighbours"
 )
 
-// verdict is the result of a check, with the figures of the row.
+// verdict is the result of a check. It is a row of bench/chaos.json, in which durations are ns.
 type verdict struct {
-	violations []violation
-	cpu        float64       // load of the machine, 0 to 1
-	calls      *callsFigures // of a run with calls in flight, which has none of the figures below; nil: of another run
-
-	decisions, errors int64
-	slowest           time.Duration // beyond the canary
-	p99, beside       time.Duration // of decisions while a breaker was open, and of their canary; 0: not measured
-	shared, alone     reach         // for the key that came closest to its bound
-	accounting        string
-	losses            losses
-	reserve           reserve
-	recovered         time.Duration
+	Broken        []violation `json:",omitempty"`
+	CPU           float64     // load of the machine, with everything that ran on it, 0 to 1
+	*figures                  // of a run with rates
+	*callsFigures             // of a run with calls in flight
 }
 
-// reach is the largest excess over rate·t in any interval, and its bound.
+// figures are those of a run with rates.
+type figures struct {
+	Decisions, Errors int64
+	Slowest           time.Duration // decision, beyond the canary
+	P99, Beside       time.Duration `json:",omitempty"` // of decisions while a breaker was open, and of their canary; 0: not measured
+	Shared, Alone     reach         // by leases, credit and Redis, and by fallbacks; for the key that came closest to its bound
+	// Accounting compares the debits of Redis with the units that the processes know. "Crash": Redis debited so many units
+	// more than are known; the range after "of" is permitted. "Debited again": a batch was sent again because its reply was
+	// lost, and meanwhile its key was gone. "Lost by the failover": debits of the old master that the new one never had.
+	Accounting string
+	Losses     losses
+	Reserve    reserve       `json:",omitzero"`
+	Recovered  time.Duration // from the end of the fault until the last process was back
+}
+
+// reach is the largest excess over rate·t in any interval, and its bound, in units.
 type reach struct{ units, bound float64 }
+
+// String returns the excess and its bound; "–": there was none.
+func (r reach) String() string {
+	if r.units == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f/%.0f", r.units, r.bound)
+}
+
+// MarshalText is for bench/chaos.json.
+func (r reach) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // raise keeps the excess that is closer to its bound.
 func (r *reach) raise(units, bound float64) {
@@ -92,13 +111,13 @@ func (r *reach) raise(units, bound float64) {
 }
 
 func (v *verdict) found(kind, format string, args ...any) {
-	v.violations = append(v.violations, violation{kind, fmt.Sprintf(format, args...)})
+	v.Broken = append(v.Broken, violation{kind, fmt.Sprintf(format, args...)})
 }
 
 // check compares a run with the promises. strictly adds the promise about microseconds, which does not hold for a
 // program with the race detector.
 func check(e *evidence, strictly bool) *verdict {
-	v := &verdict{cpu: e.cpu}
+	v := &verdict{CPU: benchkit.Round(e.cpu, 2), figures: &figures{}}
 	v.checkErrors(e)
 	v.checkBound(e)
 	v.checkAccounting(e)
@@ -116,12 +135,12 @@ func check(e *evidence, strictly bool) *verdict {
 }
 
 func (v *verdict) checkErrors(e *evidence) {
-	if v.decisions, v.errors = e.count(recordDecision); v.errors > 0 {
+	if v.Decisions, v.Errors = e.count(recordDecision); v.Errors > 0 {
 		text := ""
 		for _, w := range e.clients {
 			text += " " + w.last.Failed
 		}
-		v.found(brokeErrors, "%d of %d decisions returned an error:%s", v.errors, v.decisions, text)
+		v.found(brokeErrors, "%d of %d decisions returned an error:%s", v.Errors, v.Decisions, text)
 	}
 }
 
@@ -134,13 +153,13 @@ func (v *verdict) checkBound(e *evidence) {
 		units := meter.WorstSpan(spans, float64(s.Rate))
 		// Each process has its share. It carries the fraction of a unit that the share lacks, so it exceeds the share by at
 		// most one unit.
-		worst, bound, who := &v.alone, float64(s.Burst+int64(len(e.clients))), "admitted by fallbacks"
+		worst, bound, who := &v.Alone, float64(s.Burst+int64(len(e.clients))), "admitted by fallbacks"
 		if !key.fallback {
 			c := e.credit(s)
 			if e.allowed.alone {
 				c *= max(n-1, 1) // a process may believe that it is alone
 			}
-			worst, who = &v.shared, "admitted"
+			worst, who = &v.Shared, "admitted"
 			bound = float64(s.Burst+(n-1)*c) + e.allowed.seconds*float64(s.Rate) + float64(e.allowed.bursts*s.Burst) +
 				float64(min(e.allowed.units, s.Burst/2)) // a lease is at most half of the level
 		}
@@ -183,7 +202,7 @@ func (v *verdict) checkAccounting(e *evidence) {
 			v.found(brokeAccounting, "client %d: callers were granted %d units, the limiter counts %d",
 				i, admitted, s.Admitted)
 		}
-		if !w.last.Settled {
+		if w.last.Unsettled != "" {
 			v.found(brokeAccounting, "client %d: Shutdown could not settle: %s", i, w.last.Unsettled)
 		}
 	}
@@ -191,23 +210,23 @@ func (v *verdict) checkAccounting(e *evidence) {
 	lacks := e.sums.debited - known
 	switch {
 	case crashed:
-		v.accounting = fmt.Sprintf("crash: %+d units of %d to +%d", lacks, -fewer, more)
+		v.Accounting = fmt.Sprintf("crash: %+d units of %d to +%d", lacks, -fewer, more)
 	case lacks == 0:
-		v.accounting = "to the unit"
+		v.Accounting = "to the unit"
 	case lacks > 0 && lacks <= more:
-		v.accounting = fmt.Sprintf("%+d units of %d uncertain", lacks, uncertain)
+		v.Accounting = fmt.Sprintf("%+d units of %d uncertain", lacks, uncertain)
 	default:
-		v.accounting = fmt.Sprintf("%+d units", lacks)
+		v.Accounting = fmt.Sprintf("%+d units", lacks)
 	}
 	if lacks < -fewer || lacks > more {
 		v.found(brokeAccounting, "Redis debited %d units, %d more than the clients know of, want %d to +%d",
 			e.sums.debited, lacks, -fewer, more)
 	}
 	if e.sums.forgotten > 0 {
-		v.accounting += fmt.Sprintf("; %d lost by the failover", e.sums.forgotten)
+		v.Accounting += fmt.Sprintf("; %d lost by the failover", e.sums.forgotten)
 	}
 	if e.sums.again > 0 {
-		v.accounting += fmt.Sprintf("; %d debited again", e.sums.again)
+		v.Accounting += fmt.Sprintf("; %d debited again", e.sums.again)
 	}
 	for _, t := range e.sums.twice {
 		v.found(brokeTwice, "%s", t)
@@ -234,11 +253,11 @@ func (v *verdict) checkLatency(e *evidence) {
 	for i, w := range e.clients {
 		naps := w.naps()
 		for r := range w.of(recordDecision) {
-			if r.took <= v.slowest {
+			if r.took <= v.Slowest {
 				continue
 			}
 			beyond := r.took - noise(naps, r.begin, r.end())
-			if v.slowest = max(v.slowest, beyond); beyond > most {
+			if v.Slowest = max(v.Slowest, beyond); beyond > most {
 				v.found(brokeLatency, "client %d: a decision took %v, %v more than the canary overslept, want at most %v: %+v",
 					i, r.took, beyond, most, r)
 			}
@@ -281,12 +300,12 @@ func (v *verdict) checkOpen(e *evidence, strictly bool) {
 	}
 	slices.Sort(took)
 	slices.Sort(beside)
-	v.p99, v.beside = took[len(took)*99/100], beside[len(beside)*99/100]
+	v.P99, v.Beside = took[len(took)*99/100], beside[len(beside)*99/100]
 	slow, excused := over(took, openP99), 2*over(beside, openP99)
 	if strictly && slow > len(took)-1-len(took)*99/100+excused {
 		v.found(brokeOpen, "with the breaker open, %d of %d decisions took more than %v (p99 %v), "+
 			"want at most one in a hundred, and %d because of the canary (p99 %v)",
-			slow, len(took), openP99, v.p99, excused, v.beside)
+			slow, len(took), openP99, v.P99, excused, v.Beside)
 	}
 }
 
@@ -321,7 +340,7 @@ func (v *verdict) checkLiveness(e *evidence) {
 			continue
 		}
 		took, excused := time.Duration(max(first, closed)-e.over), noise(w.naps(), e.over, e.over+int64(recovery))
-		if v.recovered = max(v.recovered, took); took > most+excused {
+		if v.Recovered = max(v.Recovered, took); took > most+excused {
 			v.found(brokeLiveness, "client %d: first decision by the shared limit %v after the fault, "+
 				"breakers closed %v after it, want at most %v",
 				i, time.Duration(first-e.over), time.Duration(closed-e.over), most)

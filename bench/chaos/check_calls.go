@@ -1,11 +1,13 @@
 package main
 
 import (
-	"cmp"
+	"fmt"
+	"iter"
 	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // callsRun has what the runner knows of a run with calls in flight. Times are ns on the shared clock.
@@ -17,6 +19,25 @@ type callsRun struct {
 	fewer   [2]int64      // from when to when the lower limit held everywhere
 	back    time.Duration // from the end of the fault until each process began a call with a permit of Redis
 	cpu     float64       // load of the machine, 0 to 1
+}
+
+// callsFigures are those of a run with calls in flight.
+type callsFigures struct {
+	Calls, ByFallback int
+	Most              int           // calls at once, without those of the fallback and the outlived ones
+	Above             int           // by which Most may exceed the permits
+	MostFallback      int           // calls at once of one process that the fallback admitted
+	Outlived          int           // calls of a process that was stopped or cut off, whose permits were free for others
+	Free              time.Duration `json:",omitempty"` // until the permits of a killed process run other calls; 0: none was killed
+	Back              time.Duration // from the end of the fault until each process began a call with a permit of Redis
+}
+
+// bound returns the permits, and what may come above them.
+func (c *callsFigures) bound() string {
+	if c.Above > 0 {
+		return fmt.Sprintf("%d+%d", callsPermits, c.Above)
+	}
+	return fmt.Sprint(callsPermits)
 }
 
 // span is a call of a process. Times are ns.
@@ -54,28 +75,29 @@ func spansOf(proc int, history []record, end int64) (all []span) {
 // shared selects the calls that Redis knows of.
 func shared(s span) bool { return !s.fallback }
 
-// edge is a moment at which one call more runs, or one fewer.
-type edge struct {
-	at int64 // ns
-	by int
-}
-
-// edges returns the begins and ends of the selected calls in order, ends first.
-func edges(all []span, is func(span) bool) (out []edge) {
+// running returns each moment, in ns, at which one of the selected calls begins or ends, in order, and the number of
+// them that run from then on. At one moment, ends are first.
+func running(all []span, is func(span) bool) iter.Seq2[int64, int] {
+	var edges [][2]int64 // moment, and 1 or -1
 	for _, s := range all {
 		if is(s) && s.end > s.begin {
-			out = append(out, edge{s.begin, 1}, edge{s.end, -1})
+			edges = append(edges, [2]int64{s.begin, 1}, [2]int64{s.end, -1})
 		}
 	}
-	slices.SortFunc(out, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
-	return out
+	slices.SortFunc(edges, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
+	return func(yield func(int64, int) bool) {
+		now := 0
+		for _, e := range edges {
+			if now += int(e[1]); !yield(e[0], now) {
+				return
+			}
+		}
+	}
 }
 
 // mostAtOnce returns the largest number of selected calls that run at one moment.
 func mostAtOnce(all []span, is func(span) bool) (most int) {
-	now := 0
-	for _, e := range edges(all, is) {
-		now += e.by
+	for _, now := range running(all, is) {
 		most = max(most, now)
 	}
 	return most
@@ -83,11 +105,9 @@ func mostAtOnce(all []span, is func(span) bool) (most int) {
 
 // fullAfter returns the time from since until n selected calls run, and false if that never happens.
 func fullAfter(all []span, is func(span) bool, n int, since int64) (time.Duration, bool) {
-	now := 0
-	for _, e := range edges(all, is) {
-		now += e.by
-		if e.at >= since && now >= n {
-			return time.Duration(e.at - since), true
+	for at, now := range running(all, is) {
+		if at >= since && now >= n {
+			return time.Duration(at - since), true
 		}
 	}
 	return 0, false
@@ -110,52 +130,52 @@ const (
 // the stop. From callsOutlived on, the guarantee excludes its calls, and so the calls that it begins before its ticker
 // has run again.
 func checkCalls(p *callsRun, all []span) *verdict {
-	c := &callsFigures{calls: len(all), above: p.above, back: p.back}
-	v := &verdict{calls: c, cpu: p.cpu}
+	c := &callsFigures{Calls: len(all), Above: p.above, Back: p.back}
+	v := &verdict{CPU: benchkit.Round(p.cpu, 2), callsFigures: c}
 	if p.stopped != 0 {
 		dead := p.stopped + int64(callsOutlived)
 		for i, s := range all {
 			if s.proc == 0 && s.end > dead && s.begin < p.resumed+int64(50*time.Millisecond) {
 				all[i].end = max(s.begin, dead)
-				c.outlived++
+				c.Outlived++
 			}
 		}
 	}
 	for i, s := range all {
 		if shared(s) && s.cutOff != 0 && s.end > s.cutOff {
 			all[i].end = s.cutOff
-			c.outlived++
+			c.Outlived++
 		}
 		if s.fallback {
-			c.byFallback++
+			c.ByFallback++
 		}
 	}
-	c.most = mostAtOnce(all, shared)
+	c.Most = mostAtOnce(all, shared)
 	for proc := range callsProcs {
 		ofFallback := mostAtOnce(all, func(s span) bool { return s.fallback && s.proc == proc })
-		c.mostFallback = max(c.mostFallback, ofFallback)
+		c.MostFallback = max(c.MostFallback, ofFallback)
 	}
-	if c.most > callsPermits+c.above {
-		v.found("above", "%d calls at once with %d permits, and %d above them are allowed", c.most, callsPermits, c.above)
+	if c.Most > callsPermits+c.Above {
+		v.found("above", "%d calls at once with %d permits, and %d above them are allowed", c.Most, callsPermits, c.Above)
 	}
 	counted := callsProcs
 	if p.killed != 0 || p.stopped != 0 {
 		counted-- // the others count without a process that is silent, and so does one that wakes up
 	}
-	if share := callsPermits / counted; c.mostFallback > share {
-		v.found("fallback", "the fallback of a process admitted %d calls at once, its share is %d", c.mostFallback, share)
+	if share := callsPermits / counted; c.MostFallback > share {
+		v.found("fallback", "the fallback of a process admitted %d calls at once, its share is %d", c.MostFallback, share)
 	}
 	if p.killed != 0 {
 		others := func(s span) bool { return shared(s) && s.proc != 0 }
 		took, ok := fullAfter(all, others, callsPermits, p.killed)
-		if c.free = took; !ok || took > callsFree.on(p.cpu) {
+		if c.Free = took; !ok || took > callsFree.on(p.cpu) {
 			v.found("free", "the permits of a killed process run other calls after %v (ever: %v), the bound is %v",
 				took, ok, callsFree.on(p.cpu))
 		}
 	}
-	if c.back > callsBack.on(p.cpu) {
+	if c.Back > callsBack.on(p.cpu) {
 		v.found("back", "a process began no call with a permit of Redis until %v after the end of the fault, the bound is %v",
-			c.back, callsBack.on(p.cpu))
+			c.Back, callsBack.on(p.cpu))
 	}
 	if p.fewer != [2]int64{} {
 		during := func(s span) bool { return shared(s) && s.end > p.fewer[0] && s.begin < p.fewer[1] }
@@ -163,8 +183,8 @@ func checkCalls(p *callsRun, all []span) *verdict {
 			v.found("fewer", "%d calls at once while the limit was %d", n, callsFewer)
 		}
 	}
-	if c.most < callsPermits || c.calls < 100 {
-		v.found("empty", "%d calls, %d at once: too few to show anything", c.calls, c.most)
+	if c.Most < callsPermits || c.Calls < 100 {
+		v.found("empty", "%d calls, %d at once: too few to show anything", c.Calls, c.Most)
 	}
 	return v
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -32,6 +33,13 @@ type reserve struct {
 	again           int64   // ns from the end of the fault until critical calls are promised; 0: not known
 }
 
+// MarshalText is for bench/chaos.json: the part of the critical calls that was admitted, the part of the rate that was in
+// use while calls of the rest were denied, and the time from the end of the fault until critical calls are promised.
+func (r reserve) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%.1f %%, %.0f %%, after %.1f s", 100*float64(r.admitted)/float64(max(r.calls, 1)),
+		100*r.used/max(r.rate, 1), float64(r.again)/1e9), nil
+}
+
 // call is a decision of a client.
 type call struct {
 	record
@@ -59,7 +67,7 @@ func (v *verdict) checkClasses(e *evidence) {
 		for k := range s.Keys {
 			calls := e.callsFor(uint8(i), uint16(k))
 			v.checkShares(e, s, k, calls)
-			v.reserve.count(e, s, calls)
+			v.Reserve.count(e, s, calls)
 		}
 	}
 	for c, st := range e.moments[0].books {
@@ -68,7 +76,7 @@ func (v *verdict) checkClasses(e *evidence) {
 				c, st.stats.Credit, most, e.accounts())
 		}
 	}
-	r := v.reserve
+	r := v.Reserve
 	if float64(r.admitted) < mostCritical*float64(r.calls) {
 		v.found(brokeReserve, "%d of %d critical calls were admitted while Redis answered and nothing had to be repaid, want %.0f %%",
 			r.admitted, r.calls, 100*mostCritical)
@@ -115,7 +123,7 @@ func (v *verdict) checkShares(e *evidence, s stream, k int, calls []call) {
 	}
 	for i, spans := range by {
 		units, bound := meter.WorstSpan(spans, float64(s.Rate)/n), float64(s.Burst)/n+1
-		if v.alone.raise(units, bound); units > bound {
+		if v.Alone.raise(units, bound); units > bound {
 			v.found(brokeBound, "key %s: %.0f units above the share of rate·t admitted by the fallback of client %d in an interval, "+
 				"want at most %.0f", s.key(k), units, i, bound)
 		}

@@ -20,12 +20,12 @@ const (
 // losses are the units of a run that Redis debited and that callers did not get (expired, lost), or that callers got
 // and Redis did not debit (forgiven, dropped).
 type losses struct {
-	expired int64 // leased units that ended unspent, for a reason in the evidence
-	free    int64 // leased units that ended unspent, of free leases of contended keys
-	lost    int64 // units granted to callers that had left, and returns that Redis did not take
+	Expired int64 // leased units that ended unspent, for a reason in the evidence
+	Free    int64 // leased units that ended unspent, of free leases of contended keys
+	Lost    int64 // units granted to callers that had left, and returns that Redis did not take
 
-	forgiven int64 // units of the fallback that had refilled when Redis was back
-	dropped  int64 // units that Redis is never told of
+	Forgiven int64 // units of the fallback that had refilled when Redis was back
+	Dropped  int64 `json:",omitempty"` // units that Redis is never told of
 }
 
 const (
@@ -115,10 +115,10 @@ func (v *verdict) checkStanding(e *evidence, i int, was standing, m *moment, exc
 		v.found(brokeQuiet, "%s: client %d: paid + granted - refunded = %d, but it knows of %d: %+v",
 			m.name, i, got, now.known(), *s)
 	}
-	l := &v.losses
+	l := &v.Losses
 	expired, lost := s.Expired-was.stats.Expired, s.Lost-was.stats.Lost
 	forgiven, dropped := s.Forgiven-was.stats.Forgiven, s.Dropped-was.stats.Dropped
-	l.lost, l.forgiven, l.dropped = l.lost+lost, l.forgiven+forgiven, l.dropped+dropped
+	l.Lost, l.Forgiven, l.Dropped = l.Lost+lost, l.Forgiven+forgiven, l.Dropped+dropped
 	if local := now.alone - was.alone; forgiven > local {
 		v.found(brokeLosses, "%s: client %d forgave %d units, its fallback admitted %d", m.name, i, forgiven, local)
 	}
@@ -126,15 +126,15 @@ func (v *verdict) checkStanding(e *evidence, i int, was standing, m *moment, exc
 		v.found(brokeLosses, "%s: client %d dropped %d units, and Redis refused none", m.name, i, dropped)
 	}
 	if excuse != "" {
-		l.expired += expired
+		l.Expired += expired
 		return
 	}
 	free := int64(0)
 	for _, units := range contended {
 		free += units
 	}
-	l.free += min(expired, free)
-	l.expired += max(0, expired-free)
+	l.Free += min(expired, free)
+	l.Expired += max(0, expired-free)
 	left, late := e.clients[i].late(m)
 	most := free + left
 	if late {

@@ -103,7 +103,6 @@ type report struct {
 	Err       string          `json:",omitempty"` // the error of the order
 	Stats     hybrid.Stats    // of the limiter
 	Hub       hybrid.HubStats // of its hub
-	Settled   bool            // Shutdown returned nil
 	Unsettled string          `json:",omitempty"` // the error that Shutdown returned
 	Failed    string          `json:",omitempty"` // the first error that a decision returned
 

@@ -21,31 +21,35 @@ type ledger struct {
 	applied map[string][]application // by batch
 }
 
+// place is that of a write.
+type place struct {
+	server string
+	order  int // among the writes of the server
+}
+
 // application is one application of a batch. A repeated batch that debits nothing writes no state.
 type application struct {
-	server string
-	order  int // as in debit
-	keys   []string
+	place
+	keys []string
 }
 
 // deletion is one deletion of a key, or of everything.
 type deletion struct {
-	server, key string
-	order       int // as in debit
+	place
+	key string
 }
 
 // debit is one write of a state.
 type debit struct {
-	server string
-	batch  string // process, tag and sequence number; "" for a call without an envelope
-	stamp  int64  // µs: when the batch was applied; 0 without an envelope
-	order  int    // among the writes of a server
-	key    string // the caller's
-	state  string // the key in Redis
-	raw    string // the state
-	born   int64
-	units  int64 // the increase of the state's Since
-	turn   bool  // the state has a next poll, so the key was contended
+	place
+	batch string // process, tag and sequence number; "" for a call without an envelope
+	stamp int64  // µs: when the batch was applied; 0 without an envelope
+	key   string // the caller's
+	state string // the key in Redis
+	raw   string // the state
+	born  int64
+	units int64 // the increase of the state's Since
+	turn  bool  // the state has a next poll, so the key was contended
 }
 
 func newLedger() ledger {
@@ -83,11 +87,11 @@ func (l *ledger) read(server string, files []string) error {
 	order := 0
 	for i, path := range files {
 		if i > 0 && filepath.Dir(path) != filepath.Dir(files[i-1]) { // the server started empty
-			l.gone = append(l.gone, deletion{server, everything, order + 1})
+			l.gone = append(l.gone, deletion{place{server, order + 1}, everything})
 		}
 		if err := readAOF(path, func(tx transaction) {
 			order++
-			l.apply(server, order, was, tx)
+			l.apply(place{server, order}, was, tx)
 		}); err != nil {
 			return err
 		}
@@ -96,12 +100,12 @@ func (l *ledger) read(server string, files []string) error {
 }
 
 // apply records the writes of a transaction.
-func (l *ledger) apply(server string, order int, was map[string]wire.State, tx transaction) {
+func (l *ledger) apply(at place, was map[string]wire.State, tx transaction) {
 	batch, stamp := envelopeOf(tx)
-	app := application{server: server, order: order}
+	app := application{place: at}
 	for _, cmd := range tx {
 		for _, key := range deleted(cmd) {
-			l.gone = append(l.gone, deletion{server, key, order})
+			l.gone = append(l.gone, deletion{at, key})
 		}
 		key, raw, copied, ok := written(cmd)
 		if !ok {
@@ -117,11 +121,11 @@ func (l *ledger) apply(server string, order int, was map[string]wire.State, tx t
 		s, ok := wire.DecodeState(raw)
 		if !ok {
 			delete(was, key) // written by a fault
-			l.gone = append(l.gone, deletion{server, key, order})
+			l.gone = append(l.gone, deletion{at, key})
 			continue
 		}
 		d := debit{
-			server: server, batch: batch, stamp: stamp, order: order, key: name, state: key, raw: raw, born: s.Born,
+			place: at, batch: batch, stamp: stamp, key: name, state: key, raw: raw, born: s.Born,
 			units: s.Since, turn: s.Slot > 0,
 		}
 		if old := was[key]; old.Born == s.Born {
@@ -147,23 +151,23 @@ func callersKey(key string) (string, bool) {
 // did not debit the key then. The sender was told of the last application.
 func (l *ledger) undone(d debit) bool {
 	return slices.ContainsFunc(l.applied[d.batch], func(a application) bool {
-		again := debit{server: a.server, batch: d.batch, order: a.order}
 		return a.server == d.server && a.order > d.order && !slices.Contains(a.keys, d.key) &&
-			(l.lostBetween(d, again) || l.goneBetween(d.state, d, again))
+			(l.lostBetween(d, a.place) || l.goneBetween(d.state, d.place, a.place))
 	})
 }
 
-// lostBetween reports whether the server deleted the envelope of a batch between two of its writes. Then a repeated
-// batch is debited again, as after a loss of the state.
-func (l *ledger) lostBetween(first, second debit) bool {
-	envelope, _, _ := strings.Cut(second.batch, "#")
-	return l.goneBetween(envelope, first, second)
+// lostBetween reports whether the server deleted the envelope of a batch between two of its writes. Then a repeated batch
+// is debited again, as after a loss of the state.
+func (l *ledger) lostBetween(first debit, second place) bool {
+	envelope, _, _ := strings.Cut(first.batch, "#")
+	return l.goneBetween(envelope, first.place, second)
 }
 
 // goneBetween reports whether the server of the second write deleted a key after the first one.
-func (l *ledger) goneBetween(key string, first, second debit) bool {
+func (l *ledger) goneBetween(key string, first, second place) bool {
 	return slices.ContainsFunc(l.gone, func(d deletion) bool {
-		return d.server == second.server && (d.key == everything || d.key == key) && first.order < d.order && d.order <= second.order
+		return d.server == second.server && (d.key == everything || d.key == key) &&
+			first.order < d.order && d.order <= second.order
 	})
 }
 
@@ -245,7 +249,7 @@ func (l *ledger) sum() (out sums) {
 	for _, d := range all {
 		id := write{batch: d.batch, key: d.key}
 		old, again := last[id]
-		if again && old.born == d.born && old.server == d.server && !l.lostBetween(old, d) {
+		if again && old.born == d.born && old.server == d.server && !l.lostBetween(old, d.place) {
 			if d.units != 0 {
 				out.twice = append(out.twice, fmt.Sprintf("%s: %s, %d units more", d.batch, d.key, d.units))
 			}

@@ -98,7 +98,7 @@ func playAll(ctx context.Context, plans []plan, atOnce int) ([]*outcome, error) 
 			}
 			out[i] = &outcome{p, v}
 			fmt.Printf("%5.1f s  %v\n", time.Since(began).Seconds(), out[i])
-			if n := len(v.violations); n > 0 {
+			if n := len(v.Broken); n > 0 {
 				errs[i] = fmt.Errorf("%s: %d violations", p.title(), n)
 			}
 		})

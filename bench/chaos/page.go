@@ -97,24 +97,24 @@ func (p *page) text() string {
 			}
 			v := o.verdict
 			fmt.Fprintf(&b, "%s| %s | %.1f | %s | %s | %.1f |\n",
-				title, o.label(), ms(v.slowest), v.shared, v.alone, v.recovered.Seconds())
+				title, o.label(), ms(v.Slowest), v.Shared, v.Alone, v.Recovered.Seconds())
 			title = ""
 		}
 	}
 	if len(p.calls) > 0 {
 		fallback, free := 0, time.Duration(0)
 		for _, o := range p.calls {
-			fallback, free = max(fallback, o.verdict.calls.mostFallback), max(free, o.verdict.calls.free)
+			fallback, free = max(fallback, o.verdict.MostFallback), max(free, o.verdict.Free)
 		}
 		fmt.Fprintf(&b, pageCalls, callsBack.idle.Seconds(), fallback, callsShare, free.Seconds(), callsFree.idle.Seconds())
 	}
 	for _, o := range p.calls {
-		c := o.verdict.calls
-		fmt.Fprintf(&b, "| %s | %d/%s | %.1f |\n", o.label(), c.most, c.bound(), c.back.Seconds())
+		v := o.verdict
+		fmt.Fprintf(&b, "| %s | %d/%s | %.1f |\n", o.label(), v.Most, v.bound(), v.Back.Seconds())
 	}
 	title := "\n## Broken\n\n"
 	for _, o := range slices.Concat(p.rows, p.calls) {
-		for _, x := range o.verdict.violations {
+		for _, x := range o.verdict.Broken {
 			fmt.Fprintf(&b, "%s- %s: %s: %s\n", title, o.plan.title(), x.kind, strings.ReplaceAll(x.text, "\n", " "))
 			title = ""
 		}
@@ -130,12 +130,12 @@ func (p *page) promises() string {
 	var critical float64
 	for _, o := range p.rows {
 		v := o.verdict
-		decisions, wrong = decisions+v.decisions, wrong+v.errors
-		slowest, open, back = max(slowest, v.slowest), max(open, v.p99), max(back, v.recovered)
-		if v.accounting == "to the unit" {
+		decisions, wrong = decisions+v.Decisions, wrong+v.Errors
+		slowest, open, back = max(slowest, v.Slowest), max(open, v.P99), max(back, v.Recovered)
+		if v.Accounting == "to the unit" {
 			exact++
 		}
-		if r := v.reserve; r.calls > 0 {
+		if r := v.Reserve; r.calls > 0 {
 			critical = max(critical, float64(r.calls-r.admitted)/float64(r.calls))
 		}
 	}
@@ -170,102 +170,21 @@ func (o *outcome) label() string {
 	if o.plan.inFlight && o.plan.topology != topologySingle {
 		name += ", " + o.plan.topology
 	}
-	if len(o.verdict.violations) > 0 {
+	if len(o.verdict.Broken) > 0 {
 		name += " **✗**"
 	}
 	return name
 }
 
-// String returns the excess and its bound; "–": there was none.
-func (r reach) String() string {
-	if r.units == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%.0f/%.0f", r.units, r.bound)
-}
-
-func (c *callsFigures) bound() string {
-	if c.above > 0 {
-		return fmt.Sprintf("%d+%d", callsPermits, c.above)
-	}
-	return fmt.Sprint(callsPermits)
-}
-
 // ms converts d to milliseconds.
 func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// rounded converts d to seconds with one decimal.
-func rounded(d time.Duration) float64 { return benchkit.Round(d.Seconds(), 1) }
-
-// callsFigures are the figures of a run with calls in flight.
-type callsFigures struct {
-	calls, byFallback int
-	most              int           // calls at once, without those of the fallback and the outlived ones
-	above             int           // by which most may exceed the permits
-	mostFallback      int           // calls at once of one process that the fallback admitted
-	outlived          int           // calls of a process that was stopped or cut off, whose permits were free for others
-	free              time.Duration // until the permits of a killed process run other calls; 0: none was killed
-	back              time.Duration // from the end of the fault until each process began a call with a permit of Redis
-}
-
-// callsLine is a row of bench/chaos.json with calls in flight. See callsFigures. Times are s.
-type callsLine struct {
-	Fault, Topology          string
-	Calls, ByFallback        int
-	AtOnce                   string // with permits of Redis / the permits, and what the guarantee allows above them
-	FallbackAtOnce, Outlived int
-	FreeAfter                float64 `json:",omitempty"` // 0: no process was killed
-	BackAfter                float64
-	CPU                      float64
-	Broken                   []violation `json:",omitempty"`
-}
-
-// line is a row of bench/chaos.json with rates. Unless stated, a figure is as in verdict. Times of decisions are ms,
-// and others s.
-type line struct {
-	Fault, Topology, Mode string
-	Decisions, Errors     int64
-	Slowest               float64
-	OpenP99, LocalP99     float64 `json:",omitempty"` // µs, while a breaker was open, and of the canary
-	Admitted, ByFallbacks string  // units / the bound
-	// Critical is the part of the promised critical calls that was admitted. InUse is the part of the rate that was in use
-	// while calls of the rest were denied. PromisedAfter is the time from the end of the fault until critical calls are
-	// promised again.
-	Critical, InUse, PromisedAfter float64 `json:",omitempty"`
-	// Accounting compares the debits of Redis with the units that the processes know. "Crash": Redis debited so many units
-	// more than are known; the range after "of" is permitted. "Debited again": a batch was sent again because its reply
-	// was lost, and meanwhile its key was gone. "Lost by the failover": debits of the old master that the new one never
-	// had.
-	Accounting                    string
-	Expired, Free, Lost, Forgiven int64 // as in losses
-	BackAfter                     float64
-	CPU                           float64     // load of the machine, with everything that ran on it, 0 to 1
-	Broken                        []violation `json:",omitempty"`
-}
-
 // String returns the row of bench/chaos.json.
 func (o *outcome) String() string {
-	v, r := o.verdict, o.verdict.reserve
-	var row any
-	if c := v.calls; c != nil {
-		row = callsLine{
-			Fault: o.plan.name(), Topology: o.plan.topology, Calls: c.calls, ByFallback: c.byFallback,
-			AtOnce: fmt.Sprintf("%d/%s", c.most, c.bound()), FallbackAtOnce: c.mostFallback, Outlived: c.outlived,
-			FreeAfter: rounded(c.free), BackAfter: rounded(c.back), CPU: benchkit.Round(v.cpu, 2), Broken: v.violations,
-		}
-	} else {
-		row = line{
-			Fault: o.plan.name(), Topology: o.plan.topology, Mode: o.plan.mode.String(), Decisions: v.decisions, Errors: v.errors,
-			Slowest: benchkit.Round(ms(v.slowest), 1),
-			OpenP99: benchkit.Round(1000*ms(v.p99), 1), LocalP99: benchkit.Round(1000*ms(v.beside), 1),
-			Admitted: v.shared.String(), ByFallbacks: v.alone.String(),
-			Critical: benchkit.Round(float64(r.admitted)/float64(max(r.calls, 1)), 3), InUse: benchkit.Round(r.used/max(r.rate, 1), 2),
-			PromisedAfter: benchkit.Round(float64(r.again)/1e9, 1), Accounting: v.accounting,
-			Expired: v.losses.expired, Free: v.losses.free, Lost: v.losses.lost, Forgiven: v.losses.forgiven,
-			BackAfter: rounded(v.recovered), CPU: benchkit.Round(v.cpu, 2), Broken: v.violations,
-		}
-	}
-	text, err := json.Marshal(row)
+	text, err := json.Marshal(struct {
+		Fault, Topology, Mode string
+		*verdict
+	}{o.plan.name(), o.plan.topology, o.plan.mode.String(), o.verdict})
 	return cmp.Or(string(text), fmt.Sprint(err))
 }
 

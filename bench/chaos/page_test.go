@@ -20,16 +20,16 @@ func TestPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := page{command: "make chaos", machine: "A machine.", rows: []*outcome{
-		row("one", topologySingle, verdict{
-			decisions: 1000, errors: 2, slowest: 7 * time.Millisecond, p99: 5300 * time.Nanosecond,
-			shared: reach{390, 420}, alone: reach{81, 403}, accounting: "to the unit", recovered: time.Second,
-		}),
-		row("two", topologyCluster, verdict{
-			decisions: 234, slowest: 9100 * time.Microsecond, accounting: "crash: +1 units of -2 to +3",
-			reserve: reserve{calls: 1000, admitted: 995}, losses: losses{expired: 3}, violations: []violation{{brokeBound, "too\nmuch"}},
-		}),
-	}, calls: []*outcome{{calls, &verdict{calls: &callsFigures{
-		calls: 150, most: 11, mostFallback: 3, free: 1400 * time.Millisecond, back: 400 * time.Millisecond,
+		row("one", topologySingle, verdict{figures: &figures{
+			Decisions: 1000, Errors: 2, Slowest: 7 * time.Millisecond, P99: 5300 * time.Nanosecond,
+			Shared: reach{390, 420}, Alone: reach{81, 403}, Accounting: "to the unit", Recovered: time.Second,
+		}}),
+		row("two", topologyCluster, verdict{Broken: []violation{{brokeBound, "too\nmuch"}}, figures: &figures{
+			Decisions: 234, Slowest: 9100 * time.Microsecond, Accounting: "crash: +1 units of -2 to +3",
+			Reserve: reserve{calls: 1000, admitted: 995, used: 9, rate: 10}, Losses: losses{Expired: 3},
+		}}),
+	}, calls: []*outcome{{calls, &verdict{callsFigures: &callsFigures{
+		Calls: 150, Most: 11, MostFallback: 3, Free: 1400 * time.Millisecond, Back: 400 * time.Millisecond,
 	}}}}}
 	for text, wants := range map[string][]string{
 		p.text(): {
@@ -40,9 +40,10 @@ func TestPages(t *testing.T) {
 			"## Broken\n\n- two on cluster, strict: bound: too much\n",
 		},
 		p.record(): {
-			`"Machine": "A machine."`, `{"Fault":"one","Topology":"single","Mode":"strict","Decisions":1000,"Errors":2,"Slowest":7,"OpenP99":5.3,`,
-			`"Admitted":"390/420","ByFallbacks":"81/403"`, `"Critical":0.995`, `"Expired":3`, `"Broken":["bound: too\nmuch"]}`,
-			`{"Fault":"process SIGKILLed","Topology":"single","Calls":150,`, `"AtOnce":"11/12","FallbackAtOnce":3,`, `"FreeAfter":1.4,"BackAfter":0.4`,
+			`"Machine": "A machine."`, `{"Fault":"one","Topology":"single","Mode":"strict","CPU":0,"Decisions":1000,"Errors":2,`,
+			`"Slowest":7000000,"P99":5300,"Shared":"390/420","Alone":"81/403","Accounting":"to the unit"`,
+			`"Mode":"strict","Broken":["bound: too\nmuch"],"CPU":0,`, `"Losses":{"Expired":3,`, `"Reserve":"99.5 %, 90 %, after 0.0 s"`,
+			`{"Fault":"process SIGKILLed","Topology":"single","Mode":"auto","CPU":0,"Calls":150,`, `"Most":11,`, `"Free":1400000000`,
 		},
 	} {
 		for _, want := range wants {

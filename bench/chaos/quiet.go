@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -129,27 +128,18 @@ func (s *scene) takeBooks(m *moment) (quiet bool, err error) {
 	return quiet, nil
 }
 
-// books asks every client for its books. Those of a killed client are its last ones, without units in hand by key.
-// still reports whether no client owes units or waits for Redis.
+// books asks every client for its books. Those of a killed client are its last ones, without units in hand by key. still
+// reports whether no live client owes units or waits for Redis.
 func (s *scene) books() (out []report, still bool, err error) {
-	out, still = make([]report, len(s.clients)), true
-	err = together(len(s.clients), func(i int) (err error) {
-		if s.clients[i].killed != 0 {
-			out[i] = s.clients[i].last
-			return nil
-		}
-		out[i], err = s.clients[i].tell(orderBooks)
-		return err
-	})
-	for i, r := range out {
-		if s.clients[i].killed != 0 {
-			continue
-		}
+	still, err = s.all(orderBooks, func(r report) bool {
 		held := int64(0)
 		for _, n := range r.Held {
 			held += n
 		}
-		still = still && r.Flying == 0 && r.Stats.Owed == 0 && held == r.Stats.Held // the others are on their way back
+		return r.Flying == 0 && r.Stats.Owed == 0 && held == r.Stats.Held // the others are on their way back
+	})
+	for _, c := range s.clients {
+		out = append(out, c.last)
 	}
 	return out, still, err
 }
@@ -158,12 +148,9 @@ func (s *scene) books() (out []report, still bool, err error) {
 func (s *scene) leasesBack(e *evidence) error {
 	from := s.clock.now()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); s.sleep(restless) {
-		if _, _, err := s.books(); err != nil {
+		back, err := s.all(orderBooks, func(r report) bool { return r.Stats.Held == 0 })
+		if e.returned = time.Duration(s.clock.now() - from); err != nil || back {
 			return err
-		}
-		e.returned = time.Duration(s.clock.now() - from)
-		if !slices.ContainsFunc(s.clients, func(c *client) bool { return c.killed == 0 && c.last.Stats.Held != 0 }) {
-			break
 		}
 	}
 	return nil

@@ -166,13 +166,10 @@ func run(ctx context.Context, p plan) (v *verdict, err error) {
 // play starts the load, injects the faults, stops the clients and collects the evidence.
 func (s *scene) play(ctx context.Context) (*evidence, error) {
 	if err := until(ctx, patience, "every client knows of all", func() bool {
-		for _, c := range s.clients {
-			r, err := c.tell(orderStats)
-			if err != nil || r.Stats.Fleet < int64(len(s.clients)) || r.Stats.Credit == 0 && s.plan.mode != hybrid.ModeStrict {
-				return false
-			}
-		}
-		return true
+		know, err := s.all(orderStats, func(r report) bool {
+			return r.Stats.Fleet >= int64(len(s.clients)) && (r.Stats.Credit > 0 || s.plan.mode == hybrid.ModeStrict)
+		})
+		return know && err == nil
 	}); err != nil {
 		return nil, err
 	}
@@ -222,39 +219,36 @@ func (s *scene) burden(d time.Duration) error {
 	return nil
 }
 
-// comeBack waits for the time in which clients must come back. On a busy machine it waits longer, until all breakers
-// are closed. The check finds a client that has not come back.
+// comeBack waits for the time in which clients must come back. On a busy machine it waits longer, until all breakers are
+// closed. The check finds a client that has not come back.
 func (s *scene) comeBack(ctx context.Context) error {
 	s.sleep(recovery)
-	for range int((anyReturn - recovery) / (100 * time.Millisecond)) {
-		open := false
-		for _, c := range s.clients {
-			if c.killed != 0 {
-				continue
-			}
-			r, err := c.tell(orderStats)
-			if err != nil {
-				return err
-			}
-			open = open || r.Stats.Breaker != breaker.Closed
+	for deadline := time.Now().Add(anyReturn - recovery); ; s.sleep(100 * time.Millisecond) {
+		closed, err := s.all(orderStats, func(r report) bool { return r.Stats.Breaker == breaker.Closed })
+		if err != nil || closed || time.Now().After(deadline) {
+			return errors.Join(err, ctx.Err())
 		}
-		if !open {
-			break
-		}
-		s.sleep(100 * time.Millisecond)
 	}
-	return ctx.Err()
+}
+
+// all gives an order to all live clients, and reports whether each report is so.
+func (s *scene) all(o order, is func(report) bool) (bool, error) {
+	others := make([]bool, len(s.clients))
+	err := together(len(s.clients), func(i int) error {
+		if s.clients[i].killed != 0 {
+			return nil
+		}
+		r, err := s.clients[i].tell(o)
+		others[i] = !is(r)
+		return err
+	})
+	return !slices.Contains(others, true), err
 }
 
 // tellAll gives an order to all live clients.
 func (s *scene) tellAll(o order) error {
-	return together(len(s.clients), func(i int) error {
-		if s.clients[i].killed != 0 {
-			return nil
-		}
-		_, err := s.clients[i].tell(o)
-		return err
-	})
+	_, err := s.all(o, func(report) bool { return true })
+	return err
 }
 
 // together calls f for 0 to n-1, all at once.

@@ -236,7 +236,7 @@ func (w *worker) shutdown() report {
 	defer cancel()
 	err := w.limiter.Shutdown(ctx)
 	r := w.report()
-	if r.Settled = err == nil; err != nil {
+	if err != nil {
 		r.Unsettled = err.Error()
 	}
 	w.rdb.Close()
