@@ -69,7 +69,6 @@ func readAOF(path string, f func(transaction)) error {
 	}
 }
 
-// readCommand reads an array of bulk strings.
 func readCommand(in *bufio.Reader) ([]string, error) {
 	count, err := readCount(in, "*")
 	if err != nil {

@@ -72,24 +72,20 @@ func (r callsRow) plan() (plan, error) {
 // playCalls injects the fault while calls are in flight, and checks the calls.
 func (s *scene) playCalls(ctx context.Context) (*verdict, error) {
 	s.flight.above = s.plan.above
-	if err := s.served(ctx, 1); err != nil {
-		return nil, err
-	}
-	before := readCPU()
-	if err := s.strike(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.world.well(ctx); err != nil {
-		return nil, err
-	}
-	over := s.clock.now()
-	if err := s.served(ctx, over); err != nil {
-		return nil, err
-	}
-	s.flight.back = time.Duration(s.clock.now() - over)
-	s.sleep(2 * time.Second)
-	s.flight.cpu = before.busy(readCPU())
-	if err := s.tellAll(orderShutdown); err != nil {
+	var before cpuTimes
+	var over int64
+	if err := inOrder(
+		func() error { return s.served(ctx, 1) },
+		func() error { before = readCPU(); return s.strike(ctx) },
+		func() error { return s.world.well(ctx) },
+		func() error { over = s.clock.now(); return s.served(ctx, over) },
+		func() error {
+			s.flight.back = time.Duration(s.clock.now() - over)
+			s.sleep(2 * time.Second)
+			s.flight.cpu = before.busy(readCPU())
+			return s.tellAll(orderShutdown)
+		},
+	); err != nil {
 		return nil, err
 	}
 	var all []span

@@ -192,16 +192,8 @@ func (v *verdict) checkAccounting(e *evidence) {
 			fewer += w.untold(e.hit, e.over)
 			continue
 		}
-		got := s.Paid + s.Granted - s.Refunded
-		known += got
-		if want := s.Admitted + s.Expired + s.Held + s.Lost - s.Owed - s.Dropped - s.Forgiven; got != want {
-			v.found(brokeAccounting, "client %d: paid + granted - refunded = %d, "+
-				"but admitted + expired + held + lost - owed - dropped - forgiven = %d: %+v", i, got, want, s)
-		}
-		if admitted := w.admitted(); admitted != s.Admitted {
-			v.found(brokeAccounting, "client %d: callers were granted %d units, the limiter counts %d",
-				i, admitted, s.Admitted)
-		}
+		known += s.Paid + s.Granted - s.Refunded
+		v.checkBooks(brokeAccounting, fmt.Sprintf("at the end: client %d", i), standing{stats: s, admitted: w.admitted()})
 		if w.last.Unsettled != "" {
 			v.found(brokeAccounting, "client %d: Shutdown could not settle: %s", i, w.last.Unsettled)
 		}
@@ -230,6 +222,17 @@ func (v *verdict) checkAccounting(e *evidence) {
 	}
 	for _, t := range e.sums.twice {
 		v.found(brokeTwice, "%s", t)
+	}
+}
+
+// checkBooks compares the counts of a client with each other, and with what its callers were granted.
+func (v *verdict) checkBooks(kind, who string, st standing) {
+	s := &st.stats
+	if st.admitted != s.Admitted {
+		v.found(kind, "%s: callers were granted %d units, the limiter counts %d", who, st.admitted, s.Admitted)
+	}
+	if got := s.Paid + s.Granted - s.Refunded; got != st.known() {
+		v.found(kind, "%s: paid + granted - refunded = %d, but it knows of %d: %+v", who, got, st.known(), *s)
 	}
 }
 

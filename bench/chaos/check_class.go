@@ -55,7 +55,6 @@ func (c call) account() int {
 	return 2*c.client + 1
 }
 
-// checkClasses checks each key.
 func (v *verdict) checkClasses(e *evidence) {
 	if len(e.load.Classes) == 0 {
 		return

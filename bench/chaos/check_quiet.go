@@ -107,14 +107,7 @@ func (v *verdict) checkStanding(e *evidence, i int, was standing, m *moment, exc
 	if m.name == quietAtRest && s.Held != 0 {
 		v.found(brokeReturn, "%s: client %d holds %d units", m.name, i, s.Held)
 	}
-	if now.admitted != s.Admitted {
-		v.found(brokeQuiet, "%s: callers of client %d were granted %d units, the limiter counts %d",
-			m.name, i, now.admitted, s.Admitted)
-	}
-	if got := s.Paid + s.Granted - s.Refunded; got != now.known() {
-		v.found(brokeQuiet, "%s: client %d: paid + granted - refunded = %d, but it knows of %d: %+v",
-			m.name, i, got, now.known(), *s)
-	}
+	v.checkBooks(brokeQuiet, fmt.Sprintf("%s: client %d", m.name, i), now)
 	l := &v.Losses
 	expired, lost := s.Expired-was.stats.Expired, s.Lost-was.stats.Lost
 	forgiven, dropped := s.Forgiven-was.stats.Forgiven, s.Dropped-was.stats.Dropped
@@ -150,14 +143,11 @@ func (v *verdict) checkStanding(e *evidence, i int, was standing, m *moment, exc
 // a lease before that. The units that Redis granted them expire or are lost. late reports whether an answer of Redis
 // took longer than the shortest life of a free lease.
 func (w *witness) late(m *moment) (left int64, late bool) {
-	for _, r := range w.history {
-		switch {
-		case r.begin > m.at || r.end() < m.from-int64(leaseLife):
-		case r.kind == recordDecision && r.took >= maxWait:
+	for r := range w.during(m) {
+		if r.kind == recordDecision && r.took >= maxWait {
 			left++
-		case r.kind == recordSync && r.took > lateLease, r.kind == recordNap && r.took > lateLease:
-			late = true
 		}
+		late = late || (r.kind == recordSync || r.kind == recordNap) && r.took > lateLease
 	}
 	return left, late
 }
@@ -213,9 +203,8 @@ func (e *evidence) excuse(i int, was standing, m *moment) string {
 	case m.name == quietBack && a.steps:
 		return "the clock of Redis stepped"
 	}
-	for _, r := range w.history {
+	for r := range w.during(m) {
 		switch {
-		case r.begin > m.at || r.end() < m.from-int64(leaseLife):
 		case r.kind == recordSync && r.failed:
 			return "a sync failed"
 		case r.kind == recordSync && r.took > stalled:

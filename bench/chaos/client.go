@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -175,9 +174,8 @@ func (c *client) tell(o order) (report, error) {
 	return c.last, nil
 }
 
-func (c *client) signal(s os.Signal) error { return c.child.Signal(s) }
-func (c *client) pause() error             { return c.signal(syscall.SIGSTOP) }
-func (c *client) resume() error            { return c.signal(syscall.SIGCONT) }
+func (c *client) pause() error  { return c.child.Signal(syscall.SIGSTOP) }
+func (c *client) resume() error { return c.child.Signal(syscall.SIGCONT) }
 
 // kill ends the client with SIGKILL, after it has asked for a last report.
 func (c *client) kill() error {

@@ -54,15 +54,25 @@ func (a allowance) and(b allowance) allowance {
 	return allowance{a.seconds + b.seconds, a.bursts + b.bursts, a.units + b.units, a.steps || b.steps, a.alone || b.alone}
 }
 
-// of returns the records of a kind.
-func (w *witness) of(kind recordKind) iter.Seq[record] {
+// selected returns the records that are so.
+func (w *witness) selected(is func(record) bool) iter.Seq[record] {
 	return func(yield func(record) bool) {
 		for _, r := range w.history {
-			if r.kind == kind && !yield(r) {
+			if is(r) && !yield(r) {
 				return
 			}
 		}
 	}
+}
+
+// of returns the records of a kind.
+func (w *witness) of(kind recordKind) iter.Seq[record] {
+	return w.selected(func(r record) bool { return r.kind == kind })
+}
+
+// during returns the records of the phase before m, and of the life of a lease before that.
+func (w *witness) during(m *moment) iter.Seq[record] {
+	return w.selected(func(r record) bool { return r.begin <= m.at && r.end() >= m.from-int64(leaseLife) })
 }
 
 // of returns the records of a kind, each with the number of its client.
@@ -163,7 +173,6 @@ func (w *witness) admitted() (units int64) {
 	return units
 }
 
-// naps returns the oversleeps of a client's canary.
 func (w *witness) naps() []record { return slices.Collect(w.of(recordNap)) }
 
 // open returns the spans in which a breaker of the client was open or half-open. On a cluster one such breaker is

@@ -81,7 +81,6 @@ func readLedger(w *world) (*ledger, error) {
 	return &l, nil
 }
 
-// read reads the files of one server.
 func (l *ledger) read(server string, files []string) error {
 	was := map[string]wire.State{} // by key
 	order := 0

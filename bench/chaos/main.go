@@ -26,49 +26,43 @@ const (
 	callsAtOnce = 4
 )
 
-// options are the flags.
-type options struct {
-	only   string
-	write  string
-	record string
-	soak   time.Duration
-	seed   uint64
-}
+var (
+	only = flag.String("run", "", "run only the rows whose \"fault on topology, mode\" matches this `regexp`, "+
+		"or \"calls in flight: fault on topology\"")
+	writeTo  = flag.String("write", "", "write the page with the promises to this `file`")
+	recordTo = flag.String("record", "", "write all figures to this `file`, in JSON")
+	soak     = flag.Duration("soak", 0, "run random faults one after the other for this long, instead of the table")
+	seed     = flag.Uint64("seed", 1, "seed of mixes and of a soak; 0: a random seed")
+)
 
 func main() {
 	isWorker()
-	var o options
-	flag.StringVar(&o.only, "run", "", "run only the rows whose \"fault on topology, mode\" matches this `regexp`, "+
-		"or \"calls in flight: fault on topology\"")
-	flag.StringVar(&o.write, "write", "", "write the page with the promises to this `file`")
-	flag.StringVar(&o.record, "record", "", "write all figures to this `file`, in JSON")
-	flag.DurationVar(&o.soak, "soak", 0, "run random faults one after the other for this long, instead of the table")
-	flag.Uint64Var(&o.seed, "seed", 1, "seed of mixes and of a soak; 0: a random seed")
 	flag.Parse()
 	redis.SetLogger(noLog{}) // failed dials are expected
-	if err := o.main(context.Background()); err != nil {
+	if err := playRows(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
 	}
 }
 
-func (o options) main(ctx context.Context) error {
-	if o.seed == 0 {
-		o.seed = rand.Uint64()
-		fmt.Println("seed", o.seed)
+// playRows plays the rows that the flags ask for, and writes the files.
+func playRows(ctx context.Context) error {
+	if *seed == 0 {
+		*seed = rand.Uint64()
+		fmt.Println("seed", *seed)
 	}
-	rates, calls, err := o.plans()
+	rates, calls, err := plans()
 	if err != nil {
 		return err
 	}
 	if len(rates)+len(calls) == 0 {
-		return fmt.Errorf("no row matches %q", o.only)
+		return fmt.Errorf("no row matches %q", *only)
 	}
 	p := page{command: "make chaos", machine: machine()}
 	failed := make([]error, 2)
 	p.rows, failed[0] = playAll(ctx, rates, 1)
 	p.calls, failed[1] = playAll(ctx, calls, callsAtOnce)
-	for file, text := range map[string]func() string{o.write: p.text, o.record: p.record} {
+	for file, text := range map[string]func() string{*writeTo: p.text, *recordTo: p.record} {
 		if file != "" {
 			failed = append(failed, os.WriteFile(file, []byte(text()), 0o644))
 		}
@@ -108,21 +102,21 @@ func playAll(ctx context.Context, plans []plan, atOnce int) ([]*outcome, error) 
 }
 
 // plans returns the runs that the flags ask for.
-func (o options) plans() (rates, calls []plan, err error) {
-	match, err := regexp.Compile(o.only)
+func plans() (rates, calls []plan, err error) {
+	match, err := regexp.Compile(*only)
 	if err != nil {
 		return nil, nil, err
 	}
-	usual := plan{load: usualLoad, clients: clients, hold: usualHold, seed: o.seed, strictly: true}
-	if o.soak > 0 {
-		usual.topology, usual.faults, usual.load, usual.clients, usual.soak = topologySingle, mixable(), soakLoad, 4, o.soak
+	usual := plan{load: usualLoad, clients: clients, hold: usualHold, seed: *seed, strictly: true}
+	if *soak > 0 {
+		usual.topology, usual.faults, usual.load, usual.clients, usual.soak = topologySingle, mixable(), soakLoad, 4, *soak
 		return []plan{usual}, nil, nil
 	}
 	for _, f := range allFaults() {
 		rates = append(rates, f.plans(usual)...)
 	}
 	for i := range uint64(mixes) {
-		rates = append(rates, mix(usual, o.seed+i))
+		rates = append(rates, mix(usual, *seed+i))
 	}
 	for _, row := range callsRows {
 		p, err := row.plan()

@@ -88,21 +88,18 @@ func (s *scene) draw(n int) int {
 	return s.rng.IntN(n)
 }
 
-// drawTime returns a random time below limit.
 func (s *scene) drawTime(limit time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Duration(s.rng.Int64N(int64(limit)))
 }
 
-// note records the begin or the end of a fault.
 func (s *scene) note() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.struck = append(s.struck, s.clock.now())
 }
 
-// allow adds the allowance of a fault.
 func (s *scene) allow(a allowance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,14 +162,6 @@ func run(ctx context.Context, p plan) (v *verdict, err error) {
 
 // play starts the load, injects the faults, stops the clients and collects the evidence.
 func (s *scene) play(ctx context.Context) (*evidence, error) {
-	if err := until(ctx, patience, "every client knows of all", func() bool {
-		know, err := s.all(orderStats, func(r report) bool {
-			return r.Stats.Fleet >= int64(len(s.clients)) && (r.Stats.Credit > 0 || s.plan.mode == hybrid.ModeStrict)
-		})
-		return know && err == nil
-	}); err != nil {
-		return nil, err
-	}
 	e := &evidence{load: s.plan.load, single: s.plan.topology != topologyCluster, mode: s.plan.mode}
 	var eternal []string
 	lookForTTL := func() {
@@ -183,7 +172,8 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 	stopLooking := repeat(500*time.Millisecond, lookForTTL)
 	defer stopLooking()
 	var before cpuTimes
-	for _, step := range []func() error{
+	if err := inOrder(
+		func() error { return s.acquainted(ctx) },
 		func() error { return s.burden(calm) },
 		func() error { return s.rest(ctx, e, quietBefore) },
 		func() error { before = readCPU(); return s.burden(beforeFault) },
@@ -199,10 +189,8 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 		func() error { return s.leasesBack(e) },
 		func() error { return s.rest(ctx, e, quietAtRest) },
 		func() error { return s.tellAll(orderShutdown) },
-	} {
-		if err := step(); err != nil {
-			return nil, err
-		}
+	); err != nil {
+		return nil, err
 	}
 	stopLooking()
 	lookForTTL()
@@ -210,7 +198,16 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 	return e, s.collect(e)
 }
 
-// burden starts the load, and waits.
+// acquainted waits until every client knows of all.
+func (s *scene) acquainted(ctx context.Context) error {
+	return until(ctx, patience, "every client knows of all", func() bool {
+		know, err := s.all(orderStats, func(r report) bool {
+			return r.Stats.Fleet >= int64(len(s.clients)) && (r.Stats.Credit > 0 || s.plan.mode == hybrid.ModeStrict)
+		})
+		return know && err == nil
+	})
+}
+
 func (s *scene) burden(d time.Duration) error {
 	if err := s.tellAll(orderStart); err != nil {
 		return err
@@ -245,10 +242,19 @@ func (s *scene) all(o order, is func(report) bool) (bool, error) {
 	return !slices.Contains(others, true), err
 }
 
-// tellAll gives an order to all live clients.
 func (s *scene) tellAll(o order) error {
 	_, err := s.all(o, func(report) bool { return true })
 	return err
+}
+
+// inOrder takes steps until one fails.
+func inOrder(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // together calls f for 0 to n-1, all at once.
@@ -357,7 +363,6 @@ func repeat(every time.Duration, f func()) (stop func()) {
 	return sync.OnceFunc(func() { close(done); wg.Wait() })
 }
 
-// collect reads the files of clients and servers.
 func (s *scene) collect(e *evidence) error {
 	for _, c := range s.clients {
 		history, err := readHistory(c.history)

@@ -54,7 +54,6 @@ func startWorld(topology, attic string, env ...string) (w *world, err error) {
 	return w, nil
 }
 
-// add starts a number of nodes.
 func (w *world) add(count int, opts ...redistest.Option) error {
 	for range count {
 		n, err := startNode(w.attic, opts...)
@@ -75,7 +74,6 @@ func (w *world) close() {
 	}
 }
 
-// each calls f on every node.
 func (w *world) each(f func(n *node) error) error {
 	for _, n := range w.nodes {
 		if err := f(n); err != nil {
@@ -207,11 +205,8 @@ func (w *world) startCluster(ctx context.Context) error {
 		return err
 	}
 	for i, n := range w.nodes[masters:] {
-		id, err := w.nodes[i].admin.ClusterMyID(ctx).Result()
-		if err != nil {
-			return err
-		}
 		if err := until(ctx, patience, "a replica is told its master", func() bool {
+			id := w.nodes[i].admin.ClusterMyID(ctx).Val() // Redis refuses an empty one
 			return n.do(ctx, "CLUSTER", "REPLICATE", id) == nil
 		}); err != nil {
 			return err
