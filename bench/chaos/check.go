@@ -78,11 +78,14 @@ type verdict struct {
 type figures struct {
 	Decisions, Errors int64
 	Slowest           time.Duration // decision, beyond the canary
-	P99, Beside       time.Duration `json:",omitempty"` // of decisions while a breaker was open, and of their canary; 0: not measured
-	Shared, Alone     reach         // by leases, credit and Redis, and by fallbacks; for the key that came closest to its bound
-	// Accounting compares the debits of Redis with the units that the processes know. "Crash": Redis debited so many units
-	// more than are known; the range after "of" is permitted. "Debited again": a batch was sent again because its reply was
-	// lost, and meanwhile its key was gone. "Lost by the failover": debits of the old master that the new one never had.
+	// P99 is that of decisions while a breaker was open, and Beside that of their canary. 0 means not measured.
+	P99, Beside time.Duration `json:",omitempty"`
+	// Shared is the reach by leases, credit and Redis, and Alone that by fallbacks, of the key closest to its bound.
+	Shared, Alone reach
+	// Accounting compares the debits of Redis with the units that the processes know. "Crash": Redis debited so many
+	// units more than are known; the range after "of" is permitted. "Debited again": a batch was sent again because its
+	// reply was lost, and meanwhile its key was gone. "Lost by the failover": debits of the old master that the new one
+	// never had.
 	Accounting string
 	Losses     losses
 	Reserve    reserve       `json:",omitzero"`
@@ -338,8 +341,8 @@ func (v *verdict) checkLiveness(e *evidence) {
 			}
 		}
 		if max(first, closed) == math.MaxInt64 || !e.busy() && (late == 0 || 2*alone > late) {
-			v.found(brokeLiveness, "client %d: after the fault it made no decision by the shared limit, or a breaker stayed open, "+
-				"or %d of %d later decisions were by the fallback", i, alone, late)
+			v.found(brokeLiveness, "client %d: after the fault it made no decision by the shared limit, "+
+				"or a breaker stayed open, or %d of %d later decisions were by the fallback", i, alone, late)
 			continue
 		}
 		took, excused := time.Duration(max(first, closed)-e.over), noise(w.naps(), e.over, e.over+int64(recovery))

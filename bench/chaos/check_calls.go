@@ -24,12 +24,13 @@ type callsRun struct {
 // callsFigures are those of a run with calls in flight.
 type callsFigures struct {
 	Calls, ByFallback int
-	Most              int           // calls at once, without those of the fallback and the outlived ones
-	Above             int           // by which Most may exceed the permits
-	MostFallback      int           // calls at once of one process that the fallback admitted
-	Outlived          int           // calls of a process that was stopped or cut off, whose permits were free for others
-	Free              time.Duration `json:",omitempty"` // until the permits of a killed process run other calls; 0: none was killed
-	Back              time.Duration // from the end of the fault until each process began a call with a permit of Redis
+	Most              int // calls at once, without those of the fallback and the outlived ones
+	Above             int // by which Most may exceed the permits
+	MostFallback      int // calls at once of one process that the fallback admitted
+	Outlived          int // calls of a process that was stopped or cut off, whose permits were free for others
+	// Free is the time until the permits of a killed process run other calls. 0 means that none was killed.
+	Free time.Duration `json:",omitempty"`
+	Back time.Duration // from the end of the fault until each process began a call with a permit of Redis
 }
 
 // bound returns the permits, and what may come above them.

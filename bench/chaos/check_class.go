@@ -33,8 +33,8 @@ type reserve struct {
 	again           int64   // ns from the end of the fault until critical calls are promised; 0: not known
 }
 
-// MarshalText is for bench/chaos.json: the part of the critical calls that was admitted, the part of the rate that was in
-// use while calls of the rest were denied, and the time from the end of the fault until critical calls are promised.
+// MarshalText is for bench/chaos.json: the part of the critical calls that was admitted, the part of the rate that was
+// in use while calls of the rest were denied, and the time from the end of the fault until critical calls are promised.
 func (r reserve) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "%.1f %%, %.0f %%, after %.1f s", 100*float64(r.admitted)/float64(max(r.calls, 1)),
 		100*r.used/max(r.rate, 1), float64(r.again)/1e9), nil
@@ -77,8 +77,8 @@ func (v *verdict) checkClasses(e *evidence) {
 	}
 	r := v.Reserve
 	if float64(r.admitted) < mostCritical*float64(r.calls) {
-		v.found(brokeReserve, "%d of %d critical calls were admitted while Redis answered and nothing had to be repaid, want %.0f %%",
-			r.admitted, r.calls, 100*mostCritical)
+		v.found(brokeReserve, "%d of %d critical calls were admitted while Redis answered and nothing had to be repaid, "+
+			"want %.0f %%", r.admitted, r.calls, 100*mostCritical)
 	}
 	if float64(r.locally) < mostCritical*float64(r.local) {
 		v.found(brokeReserve, "the fallback admitted %d of %d critical calls, want %.0f %%",
@@ -123,8 +123,8 @@ func (v *verdict) checkShares(e *evidence, s stream, k int, calls []call) {
 	for i, spans := range by {
 		units, bound := meter.WorstSpan(spans, float64(s.Rate)/n), float64(s.Burst)/n+1
 		if v.Alone.raise(units, bound); units > bound {
-			v.found(brokeBound, "key %s: %.0f units above the share of rate·t admitted by the fallback of client %d in an interval, "+
-				"want at most %.0f", s.key(k), units, i, bound)
+			v.found(brokeBound, "key %s: %.0f units above the share of rate·t admitted by the fallback of client %d "+
+				"in an interval, want at most %.0f", s.key(k), units, i, bound)
 		}
 	}
 }

@@ -98,7 +98,9 @@ func (st *standing) known() int64 {
 
 // checkStanding checks the books of a client. excuse is the reason for which the client may have lost units; "": there
 // is none.
-func (v *verdict) checkStanding(e *evidence, i int, was standing, m *moment, excuse string, contended map[string]int64) {
+func (v *verdict) checkStanding(
+	e *evidence, i int, was standing, m *moment, excuse string, contended map[string]int64,
+) {
 	now := m.books[i]
 	s := &now.stats
 	if s.Owed != 0 {
@@ -164,8 +166,8 @@ func (v *verdict) checkKeys(e *evidence, before, m *moment, contended map[string
 	for key, a := range m.keys {
 		lacks, most := a.gap()-before.keys[key].gap(), contended[key]*int64(len(m.books))+left
 		if lacks < 0 || lacks > most {
-			v.found(brokeQuiet, "%s: key %s: of the units debited since the quiet moment before, %d are neither admitted nor held, "+
-				"want 0 to %d: %+v", m.name, key, lacks, most, a)
+			v.found(brokeQuiet, "%s: key %s: of the units debited since the quiet moment before, "+
+				"%d are neither admitted nor held, want 0 to %d: %+v", m.name, key, lacks, most, a)
 		}
 	}
 }

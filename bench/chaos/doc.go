@@ -11,11 +11,11 @@
 // and every oversleep of its timer canary to its own file (history.go). The history of Redis is its append-only file
 // (aof.go). It holds every debit together with the envelope of the batch (ledger.go).
 //
-// At the quiet moments of a run, quiet.go stops the load and takes the books of the clients and of Redis. After the run,
-// the files check*.go compare the history and the books with the promises of the library. To show that each check can
-// fail, their tests plant a violation of each kind.
+// At the quiet moments of a run, quiet.go stops the load and takes the books of the clients and of Redis. After the
+// run, the files check*.go compare the history and the books with the promises of the library. To show that each check
+// can fail, their tests plant a violation of each kind.
 //
 // Two things are not here. There has been only one schema so far, so no version runs beside another; the states of
-// "states of another schema" count as lost. And the loss, duplication and reordering of single messages, in every order,
-// is for TestExactlyOnce.
+// "states of another schema" count as lost. And the loss, duplication and reordering of single messages, in every
+// order, is for TestExactlyOnce.
 package main

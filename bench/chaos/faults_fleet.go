@@ -11,30 +11,35 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
+type attributes = map[string]int // of a toxic
+
 // networkFaults are faults of the network between clients and servers.
 var networkFaults = []*fault{
 	{
 		name: "latency 100 ms ± 50", strict: true, proof: failedSyncs,
-		begin: toxic("latency", replies, map[string]int{"latency": 100, "jitter": 50}),
+		begin: toxic("latency", replies, attributes{"latency": 100, "jitter": 50}),
 	},
-	{name: "connections reset", proof: failedSyncs, begin: flicker("reset_peer", requests, map[string]int{"timeout": 0})},
+	{name: "connections reset", proof: failedSyncs, begin: flicker("reset_peer", requests, attributes{"timeout": 0})},
 	{
 		name: "replies lost after execution", strict: true, proof: seenBefore,
-		begin: flicker("timeout", replies, map[string]int{"timeout": 20}),
+		begin: flicker("timeout", replies, attributes{"timeout": 20}),
 	},
-	{name: "requests lost", proof: failedSyncs, begin: flicker("timeout", requests, map[string]int{"timeout": 20})},
-	{name: "half-open TCP, no replies", proof: failedSyncs, begin: toxic("timeout", replies, map[string]int{"timeout": 0})},
-	{name: "half-open TCP, no requests", proof: failedSyncs, begin: toxic("timeout", requests, map[string]int{"timeout": 0})},
+	{name: "requests lost", proof: failedSyncs, begin: flicker("timeout", requests, attributes{"timeout": 20})},
+	{name: "half-open TCP, no replies", proof: failedSyncs, begin: toxic("timeout", replies, attributes{"timeout": 0})},
+	{name: "half-open TCP, no requests", proof: failedSyncs, begin: toxic("timeout", requests, attributes{"timeout": 0})},
 	{
 		name:  "sliced into packets of 20 bytes",
-		begin: toxic("slicer", replies, map[string]int{"average_size": 20, "size_variation": 10, "delay": 100}),
+		begin: toxic("slicer", replies, attributes{"average_size": 20, "size_variation": 10, "delay": 100}),
 	},
 }
 
+// countedOut is the allowance for a client that the others do not count for a while.
+var countedOut = allowance{alone: true}
+
 // clientFaults are faults of the limiting processes.
 var clientFaults = []*fault{
-	{name: "client paused 4 s", strict: true, hold: 4 * time.Second, begin: pausedClient, allowed: allowance{alone: true}},
-	{name: "client paused 30 s", hold: 30 * time.Second, begin: pausedClient, allowed: allowance{alone: true}, alone: true},
+	{name: "client paused 4 s", strict: true, hold: 4 * time.Second, begin: pausedClient, allowed: countedOut},
+	{name: "client paused 30 s", hold: 30 * time.Second, begin: pausedClient, allowed: countedOut, alone: true},
 	{name: "client SIGKILLed", strict: true, alone: true, begin: func(_ context.Context, s *scene) (func() error, error) {
 		return nil, s.anyClient().kill()
 	}},
@@ -106,11 +111,11 @@ var clusterFaults = []*fault{
 }
 
 // toxic returns a fault that adds a toxic to every proxy until it is ended.
-func toxic(kind, direction string, attributes map[string]int) act {
+func toxic(kind, direction string, with attributes) act {
 	return func(_ context.Context, s *scene) (func() error, error) {
 		var cures []func() error
 		err := s.world.each(func(n *node) error {
-			cure, err := n.proxy.poison(kind, direction, attributes)
+			cure, err := n.proxy.poison(kind, direction, with)
 			if err == nil {
 				cures = append(cures, cure)
 			}
@@ -125,8 +130,8 @@ func toxic(kind, direction string, attributes map[string]int) act {
 
 // flicker returns a fault that adds a toxic to every proxy for a moment, repeatedly. Messages in flight at that moment
 // are lost, and later ones arrive.
-func flicker(kind, direction string, attributes map[string]int) act {
-	begin := toxic(kind, direction, attributes)
+func flicker(kind, direction string, with attributes) act {
+	begin := toxic(kind, direction, with)
 	return again(60*time.Millisecond, func(ctx context.Context, s *scene) (func() error, error) {
 		end, err := begin(ctx, s)
 		if err != nil {

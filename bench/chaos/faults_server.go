@@ -71,7 +71,10 @@ var accessFaults = []*fault{
 		name: "maxclients reached", proof: failedSyncs,
 		begin: configured(killClients, "maxclients", "2"), // the runner's connection, and one more
 	},
-	{name: "AUTH changed", begin: shows("errorstats", "errorstat_NOAUTH", configured(killClients, "requirepass", "another"))},
+	{
+		name:  "AUTH changed",
+		begin: shows("errorstats", "errorstat_NOAUTH", configured(killClients, "requirepass", "another")),
+	},
 	{name: "ACL without EVALSHA", begin: shows("errorstats", "errorstat_NOPERM", evalDenied)},
 }
 

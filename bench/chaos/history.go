@@ -21,7 +21,7 @@ const (
 	recordBreaker                        // a breaker changed from the state in key to the state in units
 	recordBegin                          // the goroutine in key began a call in flight, with a permit of source
 	recordEnd                            // the goroutine in key ends its call in flight, and gives the permit back next
-	recordMember                         // a process became a member of the fleet with calls in flight, or, not allowed, ceased to be
+	recordMember                         // a process became a member of the fleet; not allowed: it ceased to be one
 )
 
 // record is an entry in the history of a worker.

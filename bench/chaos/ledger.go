@@ -155,8 +155,8 @@ func (l *ledger) undone(d debit) bool {
 	})
 }
 
-// lostBetween reports whether the server deleted the envelope of a batch between two of its writes. Then a repeated batch
-// is debited again, as after a loss of the state.
+// lostBetween reports whether the server deleted the envelope of a batch between two of its writes. Then a repeated
+// batch is debited again, as after a loss of the state.
 func (l *ledger) lostBetween(first debit, second place) bool {
 	envelope, _, _ := strings.Cut(first.batch, "#")
 	return l.goneBetween(envelope, first.place, second)

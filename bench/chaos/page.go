@@ -50,10 +50,11 @@ func (p *page) text() string {
 		Rows  []string
 	}
 	var parts []part
-	for _, on := range [][2]string{{topologySingle, "One server"}, {topologySentinel, "Sentinel"}, {topologyCluster, "Cluster"}} {
-		one := part{Title: on[1]}
+	titles := map[string]string{topologySingle: "One server", topologySentinel: "Sentinel", topologyCluster: "Cluster"}
+	for _, on := range []string{topologySingle, topologySentinel, topologyCluster} {
+		one := part{Title: titles[on]}
 		for _, o := range p.rows {
-			if o.plan.topology == on[0] {
+			if o.plan.topology == on {
 				v := o.verdict
 				one.Rows = append(one.Rows, fmt.Sprintf("| %s | %.1f | %s | %s | %.1f |\n",
 					o.label(), ms(v.Slowest), v.Shared, v.Alone, v.Recovered.Seconds()))

@@ -128,8 +128,8 @@ func (s *scene) takeBooks(m *moment) (quiet bool, err error) {
 	return quiet, nil
 }
 
-// books asks every client for its books. Those of a killed client are its last ones, without units in hand by key. still
-// reports whether no live client owes units or waits for Redis.
+// books asks every client for its books. Those of a killed client are its last ones, without units in hand by key.
+// still reports whether no live client owes units or waits for Redis.
 func (s *scene) books() (out []report, still bool, err error) {
 	still, err = s.all(orderBooks, func(r report) bool {
 		held := int64(0)

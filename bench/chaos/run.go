@@ -216,8 +216,8 @@ func (s *scene) burden(d time.Duration) error {
 	return nil
 }
 
-// comeBack waits for the time in which clients must come back. On a busy machine it waits longer, until all breakers are
-// closed. The check finds a client that has not come back.
+// comeBack waits for the time in which clients must come back. On a busy machine it waits longer, until all breakers
+// are closed. The check finds a client that has not come back.
 func (s *scene) comeBack(ctx context.Context) error {
 	s.sleep(recovery)
 	for deadline := time.Now().Add(anyReturn - recovery); ; s.sleep(100 * time.Millisecond) {
