@@ -144,7 +144,8 @@ func (w *worker) open() (err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return w.limiter.Ready(ctx)
+	// On a busy machine, Redis may not have answered in the time that Ready waits.
+	return until(ctx, patience, "the limiter is ready", func() bool { return w.limiter.Ready(ctx) == nil })
 }
 
 // client returns a client with the defaults of go-redis, except that it dials the proxies.
