@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,31 +13,29 @@ import (
 	"strings"
 )
 
-// This file reads append-only files: the commands that a server has executed,
-// in order, as Redis writes them.
+// This file reads append-only files: the commands that a server has executed, in order, as Redis writes them.
 
-// aofFiles returns the incremental files of a directory "appendonlydir", in
-// order. The base file is a snapshot and has no history.
+// aofFiles returns the incremental files of a directory "appendonlydir", in order. The base file is a snapshot and has
+// no history.
 func aofFiles(dir string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.incr.aof"))
-	if err != nil {
-		return nil, err
+	slices.SortFunc(files, byNumber) // of appendonly.aof.7.incr.aof
+	return files, err
+}
+
+// byNumber orders names that differ in a number.
+func byNumber(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
 	}
-	number := func(path string) int {
-		parts := strings.Split(filepath.Base(path), ".") // appendonly.aof.7.incr.aof
-		n, _ := strconv.Atoi(parts[max(0, len(parts)-3)])
-		return n
-	}
-	slices.SortFunc(files, func(a, b string) int { return number(a) - number(b) })
-	return files, nil
+	return strings.Compare(a, b)
 }
 
 // transaction is a list of commands that were executed as one.
 type transaction [][]string
 
-// readAOF calls f for each transaction. A command outside MULTI and EXEC is a
-// transaction of its own. A truncated end is not an error: the server was
-// killed while it wrote.
+// readAOF calls f for each transaction. A command outside MULTI and EXEC is a transaction of its own. A truncated end
+// is not an error: the server was killed while it wrote.
 func readAOF(path string, f func(transaction)) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,15 +45,14 @@ func readAOF(path string, f func(transaction)) error {
 		return err
 	}
 	defer file.Close()
-	in := bufio.NewReaderSize(file, 1<<20)
 	var tx transaction
 	open := false
-	for {
+	for in := bufio.NewReaderSize(file, 1<<20); ; {
 		cmd, err := readCommand(in)
-		switch {
-		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil
-		case err != nil:
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		switch verb := strings.ToUpper(cmd[0]); {
@@ -73,19 +69,18 @@ func readAOF(path string, f func(transaction)) error {
 	}
 }
 
-// readCommand reads an array of bulk strings.
 func readCommand(in *bufio.Reader) ([]string, error) {
-	count, err := readCount(in, '*')
+	count, err := readCount(in, "*")
 	if err != nil {
 		return nil, err
 	}
 	cmd := make([]string, count)
 	for i := range cmd {
-		size, err := readCount(in, '$')
+		size, err := readCount(in, "$")
 		if err != nil {
 			return nil, err
 		}
-		b := make([]byte, size+2)
+		b := make([]byte, size+len("\r\n"))
 		if _, err := io.ReadFull(in, b); err != nil {
 			return nil, err
 		}
@@ -97,28 +92,34 @@ func readCommand(in *bufio.Reader) ([]string, error) {
 	return cmd, nil
 }
 
-// readCount reads a line that begins with the given letter. It skips comment
-// lines, which are time stamps.
-func readCount(in *bufio.Reader, letter byte) (int, error) {
-	for {
-		line, err := in.ReadBytes('\n')
-		if err != nil {
-			return 0, err
-		}
-		line = bytes.TrimRight(line, "\r\n")
-		if len(line) > 0 && line[0] == '#' {
-			continue
-		}
-		if len(line) < 2 || line[0] != letter {
-			return 0, fmt.Errorf("got line %q, want %q and a number", line, letter)
-		}
-		return strconv.Atoi(string(line[1:]))
+// readCount reads a line with a prefix and a number. The servers write no time stamps between the commands.
+func readCount(in *bufio.Reader, prefix string) (int, error) {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return 0, err
 	}
+	number, ok := strings.CutPrefix(strings.TrimRight(line, "\r\n"), prefix)
+	if !ok {
+		return 0, fmt.Errorf("got line %q, want %q and a number", line, prefix)
+	}
+	return strconv.Atoi(number)
 }
 
-// restored returns the text in a payload of RESTORE, as MIGRATE sends it: a
-// type, a length, the text, a version and a checksum. ok is false if the
-// payload is not an uncompressed string.
+// written returns the key and the text that a command has written. copied reports whether it copies a key from another
+// node.
+func written(cmd []string) (key, text string, copied, ok bool) {
+	switch strings.ToUpper(cmd[0]) {
+	case "SET":
+		return cmd[1], cmd[2], false, true
+	case "RESTORE", "RESTORE-ASKING":
+		text, ok := restored(cmd[3])
+		return cmd[1], text, true, ok
+	}
+	return "", "", false, false
+}
+
+// restored returns the text in a payload of RESTORE, as MIGRATE sends it: a type, a length, the text, a version and a
+// checksum. ok is false if the payload is not an uncompressed string.
 func restored(payload string) (text string, ok bool) {
 	const footer = 10
 	if len(payload) < 2+footer || payload[0] != 0 {
@@ -134,4 +135,45 @@ func restored(payload string) (text string, ok bool) {
 		return "", false
 	}
 	return body, size == len(body)
+}
+
+// mortal reports whether the transaction gives a key, which cmd has written, a TTL.
+func mortal(tx transaction, cmd []string, key string) bool {
+	if _, _, copied, _ := written(cmd); copied {
+		return cmd[2] != "0"
+	}
+	return slices.ContainsFunc(cmd[3:], func(word string) bool {
+		return slices.Contains([]string{"PX", "PXAT", "EX", "EXAT"}, strings.ToUpper(word))
+	}) || slices.ContainsFunc(tx, func(c []string) bool {
+		return strings.HasPrefix(strings.ToUpper(c[0]), "PEXPIRE") && c[1] == key
+	})
+}
+
+// deleted returns the keys that a command deletes. Redis writes a DEL for each key that it evicts.
+func deleted(cmd []string) []string {
+	switch strings.ToUpper(cmd[0]) {
+	case "FLUSHALL", "FLUSHDB":
+		return []string{everything}
+	case "DEL", "UNLINK":
+		return cmd[1:]
+	}
+	return nil
+}
+
+// everything is the key of a deletion of all keys.
+const everything = ""
+
+// envelopeOf returns the batch that a transaction applies, and its stamp.
+func envelopeOf(tx transaction) (batch string, stamp int64) {
+	for _, cmd := range tx {
+		key, text, _, ok := written(cmd)
+		if !ok || !strings.Contains(key, "}:@env:") || len(text) < 2 {
+			continue
+		}
+		if fields := strings.Fields(text[2:]); len(fields) > 1 {
+			stamp, _ = strconv.ParseInt(fields[1], 10, 64)
+			return key + "#" + fields[0], stamp
+		}
+	}
+	return "", 0
 }

@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
@@ -17,17 +17,13 @@ func TestCallsInFlight(t *testing.T) {
 		if !row.short && !testenv.Long() {
 			continue
 		}
-		t.Run(row.title()+" on "+row.topology(), func(t *testing.T) {
+		p, err := row.plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(p.title(), func(t *testing.T) {
 			t.Parallel()
-			began := time.Now()
-			out, err := playCalls(t.Context(), row)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, x := range out.verdict.violations {
-				t.Errorf("%s: %s", x.kind, x.text)
-			}
-			out.progress(os.Stderr, time.Since(began))
+			play(t, p)
 		})
 	}
 }
@@ -36,17 +32,24 @@ func TestCallsInFlight(t *testing.T) {
 func TestEveryCallsRowHasAFault(t *testing.T) {
 	seen := map[string]bool{}
 	for _, row := range callsRows {
-		if seen[row.where()] {
-			t.Errorf("two rows are %q", row.where())
-		}
-		seen[row.where()] = true
-		if row.play != nil {
+		p, err := row.plan()
+		if err != nil {
+			t.Error(err)
 			continue
 		}
-		if f, err := faultNamed(row.name); err != nil {
-			t.Error(err)
-		} else if !slices.Contains(f.where(), row.topology()) {
-			t.Errorf("%q does not happen on %s", row.name, row.topology())
+		if seen[p.title()] {
+			t.Errorf("two rows are %q", p.title())
+		}
+		seen[p.title()] = true
+		if row.begin != nil {
+			continue
+		}
+		f := p.faults[0]
+		if !slices.ContainsFunc(f.plans(plan{}), func(q plan) bool { return q.topology == p.topology }) {
+			t.Errorf("%q does not happen on %s", row.name, p.topology)
+		}
+		if f.functions || f.load != nil {
+			t.Errorf("%q is not a fault of Redis or of the network", row.name)
 		}
 	}
 }
@@ -80,7 +83,7 @@ func TestCheckCalls(t *testing.T) {
 	}{
 		{"sound", callsRun{}, sound(), ""},
 		{"one call above", callsRun{}, with(span{0, 2 * s, 3 * s, false, 0}), "above"},
-		{"one call above is allowed", callsRun{row: callsRow{above: 1}}, with(span{0, 2 * s, 3 * s, false, 0}), ""},
+		{"one call above is allowed", callsRun{above: 1}, with(span{0, 2 * s, 3 * s, false, 0}), ""},
 		{"a call of the fallback", callsRun{}, with(span{0, 2 * s, 3 * s, true, 0}), ""},
 		{"a fallback above its share", callsRun{}, with(slices.Repeat([]span{{0, 2 * s, 3 * s, true, 0}}, 5)...), "fallback"},
 		{"a call outlives its process", callsRun{stopped: 2 * s, resumed: 9 * s}, with(span{0, 3 * s, 4 * s, false, 0}), ""},
@@ -100,25 +103,29 @@ func TestCheckCalls(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			v := checkCalls(&test.run, test.calls)
 			kinds := ""
-			for _, x := range v.violations {
+			for _, x := range v.Broken {
 				kinds += x.kind
 			}
 			if kinds != test.broken {
-				t.Errorf("violations %q: %+v", kinds, v.violations)
+				t.Errorf("violations %q: %+v", kinds, v.Broken)
 			}
 		})
 	}
 }
 
-// TestSpans reads the lines of a process.
+// TestSpans reads the records of a process.
 func TestSpans(t *testing.T) {
-	got, err := spansOf(2, []string{"m 4 1", "b 5 a lease", "b 6 b fallback", "e 8 a", "e 9 c", "m 9 0", "m 10 1", "b 11 d redis", "m 12 0", "m 13 0"}, 20)
-	if want := "[{2 5 8 false 0} {2 6 20 true 9} {2 11 20 false 12}]"; err != nil || fmt.Sprint(got) != want {
-		t.Errorf("%v, %v, want %v", got, err, want)
+	const a, b, c, d = 1, 2, 3, 4
+	begins := func(at int64, caller uint16, source hybridlimit.Source) record {
+		return record{kind: recordBegin, key: caller, source: source, begin: at}
 	}
-	for _, bad := range []string{"b 5", "b x a lease", "b 5 a"} {
-		if _, err := spansOf(0, []string{bad}, 0); err == nil {
-			t.Errorf("%q is a line", bad)
-		}
+	ends := func(at int64, caller uint16) record { return record{kind: recordEnd, key: caller, begin: at} }
+	member := func(at int64, is bool) record { return record{kind: recordMember, allowed: is, begin: at} }
+	got := spansOf(2, []record{
+		member(4, true), begins(5, a, hybridlimit.SourceLease), begins(6, b, hybridlimit.SourceFallback), ends(8, a), ends(9, c),
+		member(9, false), member(10, true), begins(11, d, hybridlimit.SourceRedis), member(12, false), member(13, false),
+	}, 20)
+	if want := "[{2 5 8 false 0} {2 6 20 true 9} {2 11 20 false 12}]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

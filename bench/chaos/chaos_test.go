@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,14 +45,14 @@ var failedMixes = []struct {
 func play(t *testing.T, p plan) {
 	t.Helper()
 	began := time.Now()
-	out, err := run(t.Context(), p)
+	v, err := run(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range out.verdict.violations {
+	for _, x := range v.Broken {
 		t.Errorf("%s: %s", x.kind, x.text)
 	}
-	t.Log(out.progress(time.Since(began)))
+	t.Logf("%5.1f s  %v", time.Since(began).Seconds(), &outcome{p, v})
 }
 
 // needRedis skips the test, or fails it under CI, if no redis-server of version
@@ -67,16 +68,9 @@ func TestFaults(t *testing.T) {
 	needRedis(t)
 	usual := plan{load: usualLoad, clients: clients, hold: time.Second, seed: testenv.Seed(t)}
 	for _, f := range allFaults() {
-		for _, on := range f.where() {
-			if everyDay[f.name] != on && !testenv.Long() {
-				continue
-			}
-			for _, mode := range f.modes() {
-				p := f.plan(usual, on, mode)
-				if mode != f.mode && !testenv.Long() {
-					continue
-				}
-				t.Run(f.name+" on "+p.where(), func(t *testing.T) { play(t, p) })
+		for _, p := range f.plans(usual) {
+			if everyDay[f.name] == p.topology && p.mode == f.mode || testenv.Long() {
+				t.Run(p.title(), func(t *testing.T) { play(t, p) })
 			}
 		}
 	}
@@ -142,11 +136,11 @@ func TestToxicsOfOneKind(t *testing.T) {
 	}
 	defer p.Stop()
 	lost := map[string]int{"timeout": 0}
-	first, err := p.poison("timeout", replies, 1, lost)
+	first, err := p.poison("timeout", replies, lost)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := p.poison("timeout", replies, 1, lost)
+	second, err := p.poison("timeout", replies, lost)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,16 +172,9 @@ func TestSoak(t *testing.T) {
 // everyDay.
 func TestEveryDayRowsExist(t *testing.T) {
 	for name, on := range everyDay {
-		f, err := faultNamed(name)
-		if err != nil {
+		if f, err := faultNamed(name); err != nil {
 			t.Error(err)
-			continue
-		}
-		found := false
-		for _, where := range f.where() {
-			found = found || where == on
-		}
-		if !found {
+		} else if !slices.ContainsFunc(f.plans(plan{}), func(p plan) bool { return p.topology == on }) {
 			t.Errorf("%s does not happen on %s", name, on)
 		}
 	}

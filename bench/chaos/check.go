@@ -8,30 +8,51 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 	"github.com/hybridlimit/hybridlimit/internal/test/meter"
+	"github.com/hybridlimit/hybridlimit/internal/test/neighbours"
 )
 
-// The promises that a run is checked against. README and the godoc state them in
-// words.
+// The promises that a run is checked against. README and the godoc state them in words.
 const (
-	maxWait    = 20 * time.Millisecond // the default of hybrid.Config
-	slack      = 20 * time.Millisecond
-	recovery   = 2 * time.Second
-	idleEnough = 0.5              // the promises about time hold on a machine that is no busier than this
-	anyWait    = time.Second      // on a busier machine: below the time-outs of go-redis, which are 3 s or more
-	anyReturn  = 10 * time.Second // on a busier machine: all clients are back by then
-	openP99    = 10 * time.Microsecond
-	overshoot  = 0.05    // the default of hybrid.Config
-	heapSlope  = 0.05    // in either direction, from the second quarter of a soak to the last
-	heapGrowth = 1 << 20 // bytes that a client may keep after Close: pools of the runtime, no state
+	maxWait      = 20 * time.Millisecond // the default of hybrid.Config
+	slack        = 20 * time.Millisecond
+	recovery     = 2 * time.Second
+	leasesReturn = 2 * time.Second
+	idleEnough   = 0.5              // the promises about time hold on a machine that is no busier than this
+	anyWait      = time.Second      // on a busier machine: below the time-outs of go-redis, which are 3 s or more
+	anyReturn    = 10 * time.Second // on a busier machine: all clients are back by then
+	openP99      = 10 * time.Microsecond
+	overshoot    = 0.05    // the default of hybrid.Config
+	heapSlope    = 0.05    // in either direction, from the second quarter of a soak to the last
+	heapGrowth   = 1 << 20 // bytes that a client may keep after Close: pools of the runtime, no state
+)
+
+// within is a bound of time on a machine that is idle enough, and on a busier one.
+type within struct{ idle, busy time.Duration }
+
+// on returns the bound on a machine whose processors were busy for a part of the time, from 0 to 1.
+func (w within) on(cpu float64) time.Duration {
+	if cpu > idleEnough {
+		return w.busy
+	}
+	return w.idle
+}
+
+var (
+	decides   = within{maxWait + slack, anyWait}
+	comesBack = within{recovery, anyReturn}               // a client, back to the shared limit
+	settles   = within{5 * time.Second, 25 * time.Second} // after the load, until all owed units are told
+	givesBack = within{leasesReturn, anyReturn}           // after the load, until no client holds a unit
 )
 
 // violation is a promise that a run has broken.
-type violation struct {
-	kind string // one of the kinds below
-	text string
-}
+type violation struct{ kind, text string }
 
+// MarshalText is for bench/chaos.json.
+func (x violation) MarshalText() ([]byte, error) { return []byte(x.kind + ": " + x.text), nil }
+
+// The kinds of violations.
 const (
 	brokeErrors     = "errors"
 	brokeBound      = "bound"
@@ -45,31 +66,61 @@ const (
 	brokeBeside     = "neighbours"
 )
 
-// verdict is the result of a check, with the figures of the table.
+// verdict is the result of a check. It is a row of bench/chaos.json, in which durations are ns.
 type verdict struct {
-	violations []violation
-
-	decisions, errors int64
-	slowest           time.Duration // beyond the canary
-	p99, beside       time.Duration // of decisions while a breaker was open, and of their canary; 0: not measured
-	shared, alone     reach         // for the key that came closest to its bound
-	accounting        string
-	losses            losses
-	reserve           reserve
-	recovered         time.Duration
+	Broken        []violation `json:",omitempty"`
+	CPU           float64     // load of the machine, with everything that ran on it, 0 to 1
+	*figures                  // of a run with rates
+	*callsFigures             // of a run with calls in flight
 }
 
-// reach is the largest excess over rate·t in any interval, and its bound.
+// figures are those of a run with rates.
+type figures struct {
+	Decisions, Errors int64
+	Slowest           time.Duration // decision, beyond the canary
+	// P99 is that of decisions while a breaker was open, and Beside that of their canary. 0 means not measured.
+	P99, Beside time.Duration `json:",omitempty"`
+	// Shared is the reach by leases, credit and Redis, and Alone that by fallbacks, of the key closest to its bound.
+	Shared, Alone reach
+	// Accounting compares the debits of Redis with the units that the processes know. "Crash": Redis debited so many
+	// units more than are known; the range after "of" is permitted. "Debited again": a batch was sent again because its
+	// reply was lost, and meanwhile its key was gone. "Lost by the failover": debits of the old master that the new one
+	// never had.
+	Accounting string
+	Losses     losses
+	Reserve    reserve       `json:",omitzero"`
+	Recovered  time.Duration // from the end of the fault until the last process was back
+}
+
+// reach is the largest excess over rate·t in any interval, and its bound, in units.
 type reach struct{ units, bound float64 }
 
-func (v *verdict) found(kind, format string, args ...any) {
-	v.violations = append(v.violations, violation{kind, fmt.Sprintf(format, args...)})
+// String returns the excess and its bound; "–": there was none.
+func (r reach) String() string {
+	if r.units == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f/%.0f", r.units, r.bound)
 }
 
-// check compares a run with the promises. strictly adds the promise about microseconds,
-// which does not hold for a program with the race detector.
+// MarshalText is for bench/chaos.json.
+func (r reach) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// raise keeps the excess that is closer to its bound.
+func (r *reach) raise(units, bound float64) {
+	if r.bound == 0 || units/bound > r.units/r.bound {
+		*r = reach{units, bound}
+	}
+}
+
+func (v *verdict) found(kind, format string, args ...any) {
+	v.Broken = append(v.Broken, violation{kind, fmt.Sprintf(format, args...)})
+}
+
+// check compares a run with the promises. strictly adds the promise about microseconds, which does not hold for a
+// program with the race detector.
 func check(e *evidence, strictly bool) *verdict {
-	v := &verdict{}
+	v := &verdict{CPU: benchkit.Round(e.cpu, 2), figures: &figures{}}
 	v.checkErrors(e)
 	v.checkBound(e)
 	v.checkAccounting(e)
@@ -87,55 +138,42 @@ func check(e *evidence, strictly bool) *verdict {
 }
 
 func (v *verdict) checkErrors(e *evidence) {
-	v.decisions, v.errors = e.decisions()
-	if v.errors > 0 {
+	if v.Decisions, v.Errors = e.count(recordDecision); v.Errors > 0 {
 		text := ""
 		for _, w := range e.clients {
 			text += " " + w.last.Failed
 		}
-		v.found(brokeErrors, "%d of %d decisions returned an error:%s", v.errors, v.decisions, text)
+		v.found(brokeErrors, "%d of %d decisions returned an error:%s", v.Errors, v.Decisions, text)
 	}
 }
 
-// checkBound compares, for each key, the worst interval of all admissions with the
-// bound of the fleet, and the worst interval of the admissions by fallbacks with
-// the bound of fallbacks.
+// checkBound compares, for each key, the worst interval of all admissions with the bound of the fleet, and the worst
+// interval of the admissions by fallbacks with the bound of fallbacks.
 func (v *verdict) checkBound(e *evidence) {
-	processes, n := int64(len(e.clients)), e.accounts()
-	others := max(n-1, 1)
-	admissions := e.admissions()
-	for i, s := range e.load.Streams {
-		c := e.credit(s)
-		if e.allowed.alone {
-			c *= others // a process may believe that it is alone
+	n := e.accounts()
+	for key, spans := range e.admissions() {
+		s := e.load.Streams[key.stream]
+		units := meter.WorstSpan(spans, float64(s.Rate))
+		// Each process has its share. It carries the fraction of a unit that the share lacks, so it exceeds the share by at
+		// most one unit.
+		worst, bound, who := &v.Alone, float64(s.Burst+int64(len(e.clients))), "admitted by fallbacks"
+		if !key.fallback {
+			c := e.credit(s)
+			if e.allowed.alone {
+				c *= max(n-1, 1) // a process may believe that it is alone
+			}
+			worst, who = &v.Shared, "admitted"
+			bound = float64(s.Burst+(n-1)*c) + e.allowed.seconds*float64(s.Rate) + float64(e.allowed.bursts*s.Burst) +
+				float64(min(e.allowed.units, s.Burst/2)) // a lease is at most half of the level
 		}
-		shared := float64(s.Burst+(n-1)*c) + e.allowed.seconds*float64(s.Rate) + float64(e.allowed.bursts*s.Burst) +
-			float64(min(e.allowed.units, s.Burst/2)) // a lease is at most half of the level
-		// Each process has its share. It carries the fraction of a unit that the
-		// share lacks, so it exceeds the share by at most one unit.
-		alone := float64(s.Burst*max(e.allowed.parts, 1) + processes)
-		for key, as := range admissions {
-			if int(key.stream) != i {
-				continue
-			}
-			worst, bound, rate, who := &v.shared, shared, float64(s.Rate), "admitted"
-			if key.fallback {
-				worst, bound, rate, who = &v.alone, alone, float64(s.Rate*max(e.allowed.parts, 1)), "admitted by fallbacks"
-			}
-			units := meter.WorstSpan(as, rate)
-			if worst.bound == 0 || units/bound > worst.units/worst.bound {
-				*worst = reach{units, bound}
-			}
-			if units > bound {
-				v.found(brokeBound, "key %s: %.0f units above rate·t %s in an interval, want at most %.0f",
-					s.key(int(key.key)), units, who, bound)
-			}
+		if worst.raise(units, bound); units > bound {
+			v.found(brokeBound, "key %s: %.0f units above rate·t %s in an interval, want at most %.0f",
+				s.key(int(key.key)), units, who, bound)
 		}
 	}
 }
 
-// checkAccounting compares the units that Redis debited with the units that the
-// clients know of.
+// checkAccounting compares the units that Redis debited with the units that the clients know of.
 func (v *verdict) checkAccounting(e *evidence) {
 	var known, fewer, more int64 // units that are known, and the deviations that a crash permits
 	var uncertain int64          // units of messages without an envelope and without an answer
@@ -143,101 +181,89 @@ func (v *verdict) checkAccounting(e *evidence) {
 	for i, w := range e.clients {
 		s := w.last.Stats
 		uncertain += s.Uncertain
-		if got, want := s.Paid+s.Granted-s.Refunded, s.Admitted+s.Expired+s.Held+s.Lost-s.Owed-s.Dropped-s.Forgiven; got != want && !w.killed {
-			v.found(brokeAccounting, "client %d: paid + granted - refunded = %d, but admitted + expired + held + lost - owed - dropped - forgiven = %d: %+v",
-				i, got, want, s)
-		}
-		if !w.killed {
-			known += s.Paid + s.Granted - s.Refunded
-			if admitted := w.admitted(); admitted != s.Admitted {
-				v.found(brokeAccounting, "client %d: callers were granted %d units, the limiter counts %d", i, admitted, s.Admitted)
+		if w.killed {
+			// At most C units a key of its admissions in each class were never reported, nor those of its fallback in the fault.
+			// At most one lease a key of its grants is wasted.
+			crashed = true
+			known += w.admitted() + s.Expired + s.Lost - s.Dropped - s.Forgiven - s.Refunded
+			for j, s := range e.load.Streams {
+				if e.load.first(uint8(j)) == uint8(j) {
+					fewer += e.credit(s) * e.load.accounts() * int64(s.Keys)
+					more += s.Burst / 2 * int64(s.Keys)
+				}
 			}
-			if !w.last.Settled {
-				v.found(brokeAccounting, "client %d: Shutdown could not settle: %s", i, w.last.Unsettled)
-			}
+			fewer += w.untold(e.hit, e.over)
 			continue
 		}
-		// At most C units a key of its admissions in each class were never reported, nor
-		// those of its fallback in the fault. At most one lease a key of its grants is wasted.
-		crashed = true
-		known += w.admitted() + s.Expired + s.Lost - s.Dropped - s.Forgiven - s.Refunded
-		for j, s := range e.load.Streams {
-			if e.load.first(uint8(j)) == uint8(j) {
-				fewer += e.credit(s) * e.load.accounts() * int64(s.Keys)
-				more += s.Burst / 2 * int64(s.Keys)
-			}
+		known += s.Paid + s.Granted - s.Refunded
+		v.checkBooks(brokeAccounting, fmt.Sprintf("at the end: client %d", i), standing{stats: s, admitted: w.admitted()})
+		if w.last.Unsettled != "" {
+			v.found(brokeAccounting, "client %d: Shutdown could not settle: %s", i, w.last.Unsettled)
 		}
-		fewer += w.untold(e.hit, e.over)
 	}
 	more += uncertain
 	lacks := e.sums.debited - known
 	switch {
 	case crashed:
-		v.accounting = fmt.Sprintf("crash: %+d units of %d to +%d", lacks, -fewer, more)
-		if lacks < -fewer || lacks > more {
-			v.found(brokeAccounting, "Redis debited %d units, %d more than the clients know of, want -%d to +%d",
-				e.sums.debited, lacks, fewer, more)
-		}
-	case lacks < 0 || lacks > uncertain:
-		v.accounting = fmt.Sprintf("%+d units", lacks)
-		v.found(brokeAccounting, "Redis debited %d units, the clients know of %d, and %d are uncertain", e.sums.debited, known, uncertain)
-	case lacks > 0:
-		v.accounting = fmt.Sprintf("%+d units of %d uncertain", lacks, uncertain)
+		v.Accounting = fmt.Sprintf("crash: %+d units of %d to +%d", lacks, -fewer, more)
+	case lacks == 0:
+		v.Accounting = "to the unit"
+	case lacks > 0 && lacks <= more:
+		v.Accounting = fmt.Sprintf("%+d units of %d uncertain", lacks, uncertain)
 	default:
-		v.accounting = "to the unit"
+		v.Accounting = fmt.Sprintf("%+d units", lacks)
+	}
+	if lacks < -fewer || lacks > more {
+		v.found(brokeAccounting, "Redis debited %d units, %d more than the clients know of, want %d to +%d",
+			e.sums.debited, lacks, -fewer, more)
 	}
 	if e.sums.forgotten > 0 {
-		v.accounting += fmt.Sprintf("; %d lost by the failover", e.sums.forgotten)
+		v.Accounting += fmt.Sprintf("; %d lost by the failover", e.sums.forgotten)
 	}
 	if e.sums.again > 0 {
-		v.accounting += fmt.Sprintf("; %d debited again", e.sums.again)
+		v.Accounting += fmt.Sprintf("; %d debited again", e.sums.again)
 	}
 	for _, t := range e.sums.twice {
 		v.found(brokeTwice, "%s", t)
 	}
 }
 
-// admitted returns the units that callers of a client were granted.
-func (w *witness) admitted() (units int64) {
-	for _, r := range w.history {
-		if r.kind == recordDecision && r.allowed {
-			units += int64(r.units)
-		}
+// checkBooks compares the counts of a client with each other, and with what its callers were granted.
+func (v *verdict) checkBooks(kind, who string, st standing) {
+	s := &st.stats
+	if st.admitted != s.Admitted {
+		v.found(kind, "%s: callers were granted %d units, the limiter counts %d", who, st.admitted, s.Admitted)
 	}
-	return units
+	if got := s.Paid + s.Granted - s.Refunded; got != st.known() {
+		v.found(kind, "%s: paid + granted - refunded = %d, but it knows of %d: %+v", who, got, st.known(), *s)
+	}
 }
 
-// untold returns the units that the fallback of a killed client admitted in a fault
-// that was over only after the end of the client. It could not repay them.
+// untold returns the units that the fallback of a killed client admitted in a fault that was over only after the end of
+// the client. It could not repay them.
 func (w *witness) untold(hit, over int64) (units int64) {
-	for _, r := range w.history {
-		switch {
-		case r.kind != recordDecision:
-		case r.begin >= over:
+	for r := range w.of(recordDecision) {
+		if r.begin >= over {
 			return 0
-		case r.allowed && r.source == hybridlimit.SourceFallback && r.begin >= hit:
+		}
+		if r.allowed && r.source == hybridlimit.SourceFallback && r.begin >= hit {
 			units += int64(r.units)
 		}
 	}
 	return units
 }
 
-// checkLatency subtracts from each slow decision the longest oversleep of the
-// canary during the decision.
+// checkLatency subtracts from each slow decision the longest oversleep of the canary during the decision.
 func (v *verdict) checkLatency(e *evidence) {
-	most := maxWait + slack
-	if e.cpu > idleEnough {
-		most = anyWait
-	}
+	most := decides.on(e.cpu)
 	for i, w := range e.clients {
 		naps := w.naps()
-		for _, r := range w.history {
-			if r.kind != recordDecision || r.took <= v.slowest {
+		for r := range w.of(recordDecision) {
+			if r.took <= v.Slowest {
 				continue
 			}
 			beyond := r.took - noise(naps, r.begin, r.end())
-			v.slowest = max(v.slowest, beyond)
-			if beyond > most {
+			if v.Slowest = max(v.Slowest, beyond); beyond > most {
 				v.found(brokeLatency, "client %d: a decision took %v, %v more than the canary overslept, want at most %v: %+v",
 					i, r.took, beyond, most, r)
 			}
@@ -257,11 +283,10 @@ func noise(naps []record, from, to int64) (most time.Duration) {
 	return most
 }
 
-// checkOpen checks decisions on warm keys while the breaker was open: 99 of 100 take at
-// most openP99. A machine that stops processes for a moment delays decisions too. The
-// canary is calls of package local, which were made right behind these decisions and
-// take about as long together. As many decisions as canaries are excused, and once more
-// as many because the number is small.
+// checkOpen checks decisions on warm keys while the breaker was open: 99 of 100 take at most openP99. A machine that
+// stops processes for a moment delays decisions too. The canary is calls of package local, which were made right behind
+// these decisions and take about as long together. As many decisions as canaries are excused, and once more as many
+// because the number is small.
 func (v *verdict) checkOpen(e *evidence, strictly bool) {
 	if !e.single {
 		return // a cluster has several breakers, and the breaker of a key is not known here
@@ -269,8 +294,9 @@ func (v *verdict) checkOpen(e *evidence, strictly bool) {
 	var took, beside []time.Duration
 	for _, w := range e.clients {
 		spans := w.open()
-		for _, r := range w.history {
-			if r.kind == recordDecision && r.warm && slices.ContainsFunc(spans, func(s [2]int64) bool { return r.begin > s[0] && r.end() < s[1] }) {
+		for r := range w.of(recordDecision) {
+			during := func(s [2]int64) bool { return r.begin > s[0] && r.end() < s[1] }
+			if r.warm && slices.ContainsFunc(spans, during) {
 				took, beside = append(took, r.took), append(beside, r.beside)
 			}
 		}
@@ -280,11 +306,12 @@ func (v *verdict) checkOpen(e *evidence, strictly bool) {
 	}
 	slices.Sort(took)
 	slices.Sort(beside)
-	v.p99, v.beside = took[len(took)*99/100], beside[len(beside)*99/100]
+	v.P99, v.Beside = took[len(took)*99/100], beside[len(beside)*99/100]
 	slow, excused := over(took, openP99), 2*over(beside, openP99)
 	if strictly && slow > len(took)-1-len(took)*99/100+excused {
-		v.found(brokeOpen, "with the breaker open, %d of %d decisions took more than %v (p99 %v), want at most one in a hundred, and %d because of the canary (p99 %v)",
-			slow, len(took), openP99, v.p99, excused, v.beside)
+		v.found(brokeOpen, "with the breaker open, %d of %d decisions took more than %v (p99 %v), "+
+			"want at most one in a hundred, and %d because of the canary (p99 %v)",
+			slow, len(took), openP99, v.P99, excused, v.Beside)
 	}
 }
 
@@ -294,37 +321,34 @@ func over(sorted []time.Duration, most time.Duration) int {
 	return len(sorted) - at
 }
 
-// checkLiveness checks that each client returns to the shared limit soon after the
-// fault: it decides by the shared limit, its breakers are closed, and from then on
-// it makes most decisions by the shared limit. (One decision that waited in vain
-// on a busy machine is not an outage.)
+// checkLiveness checks that each client returns to the shared limit soon after the fault: it decides by the shared
+// limit, its breakers are closed, and from then on it makes most decisions by the shared limit. (One decision that
+// waited in vain on a busy machine is not an outage.)
 func (v *verdict) checkLiveness(e *evidence) {
-	most, busy := recovery, e.busy()
-	if busy {
-		most = anyReturn
-	}
+	most := comesBack.on(e.cpu)
 	for i, w := range e.clients {
 		if w.killed {
 			continue
 		}
 		first, closed := e.backAgain(&w)
 		var late, alone int
-		for _, r := range w.history {
-			if r.kind == recordDecision && r.begin > e.back {
-				late++
-				if r.source == hybridlimit.SourceFallback {
-					alone++
-				}
+		for r := range w.of(recordDecision) {
+			if r.begin <= e.back {
+				continue
+			}
+			if late++; r.source == hybridlimit.SourceFallback {
+				alone++
 			}
 		}
-		excused := noise(w.naps(), e.over, e.over+int64(recovery))
-		if first == math.MaxInt64 || closed == math.MaxInt64 || !busy && (late == 0 || 2*alone > late) {
-			v.found(brokeLiveness, "client %d: after the fault it made no decision by the shared limit, or a breaker stayed open, or %d of %d later decisions were by the fallback", i, alone, late)
+		if max(first, closed) == math.MaxInt64 || !e.busy() && (late == 0 || 2*alone > late) {
+			v.found(brokeLiveness, "client %d: after the fault it made no decision by the shared limit, "+
+				"or a breaker stayed open, or %d of %d later decisions were by the fallback", i, alone, late)
 			continue
 		}
-		took := time.Duration(max(first, closed) - e.over)
-		if v.recovered = max(v.recovered, took); took > most+excused {
-			v.found(brokeLiveness, "client %d: first decision by the shared limit %v after the fault, breakers closed %v after it, want at most %v",
+		took, excused := time.Duration(max(first, closed)-e.over), noise(w.naps(), e.over, e.over+int64(recovery))
+		if v.Recovered = max(v.Recovered, took); took > most+excused {
+			v.found(brokeLiveness, "client %d: first decision by the shared limit %v after the fault, "+
+				"breakers closed %v after it, want at most %v",
 				i, time.Duration(first-e.over), time.Duration(closed-e.over), most)
 		}
 	}
@@ -340,7 +364,8 @@ func (v *verdict) checkGrowth(e *evidence) {
 			v.found(brokeGrowth, "client %d: %d goroutines before, %d after Close:\n%s", i, r.Before, r.Goroutines, r.Stacks)
 		}
 		if first, last, ok := halves(w.heap); ok && math.Abs(last/first-1) > heapSlope {
-			v.found(brokeGrowth, "client %d: the heap was %.0f bytes in the second quarter of the run and %.0f in the last: %v", i, first, last, w.heap)
+			v.found(brokeGrowth, "client %d: the heap was %.0f bytes in the second quarter of the run and %.0f in the last: %v",
+				i, first, last, w.heap)
 		}
 		if r.Heap > r.HeapBefore+heapGrowth {
 			v.found(brokeGrowth, "client %d: %d bytes before, %d after Close", i, r.HeapBefore, r.Heap)
@@ -348,8 +373,8 @@ func (v *verdict) checkGrowth(e *evidence) {
 	}
 }
 
-// halves returns the median of the second quarter of the samples, which is after
-// the warm-up, and the median of the last quarter.
+// halves returns the median of the second quarter of the samples, which is after the warm-up, and the median of the
+// last quarter.
 func halves(samples []uint64) (first, last float64, ok bool) {
 	quarter := len(samples) / 4
 	if quarter < 3 {
@@ -357,4 +382,19 @@ func halves(samples []uint64) (first, last float64, ok bool) {
 	}
 	median := func(s []uint64) float64 { return float64(slices.Sorted(slices.Values(s))[len(s)/2]) }
 	return median(samples[quarter : 2*quarter]), median(samples[len(samples)-quarter:]), true
+}
+
+// checkNeighbours compares the other limiters of each hub, of every algorithm in every mode, with their promises.
+func (v *verdict) checkNeighbours(e *evidence) {
+	var fleet []neighbours.Report
+	of := neighbours.World{Losses: int(math.Ceil(e.allowed.seconds)), Drops: e.allowed.seconds > 0}
+	for _, w := range e.clients {
+		if w.killed {
+			of.Crashes, of.Drops = of.Crashes+1, true
+		}
+		fleet = append(fleet, w.last.Beside)
+	}
+	for _, broken := range neighbours.Check(of, fleet) {
+		v.found(brokeBeside, "%s", broken)
+	}
 }

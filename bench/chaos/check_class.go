@@ -10,8 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/meter"
 )
 
-// This file checks the keys of a limiter with classes: the critical class, which is the
-// limiter itself, and one class with a floor, the rest.
+// This file checks the keys of a limiter with classes: the critical class, which is the limiter itself, and one class
+// with a floor, the rest.
 
 const (
 	brokeReserve = "critical reserve"
@@ -33,6 +33,13 @@ type reserve struct {
 	again           int64   // ns from the end of the fault until critical calls are promised; 0: not known
 }
 
+// MarshalText is for bench/chaos.json: the part of the critical calls that was admitted, the part of the rate that was
+// in use while calls of the rest were denied, and the time from the end of the fault until critical calls are promised.
+func (r reserve) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%.1f %%, %.0f %%, after %.1f s", 100*float64(r.admitted)/float64(max(r.calls, 1)),
+		100*r.used/max(r.rate, 1), float64(r.again)/1e9), nil
+}
+
 // call is a decision of a client.
 type call struct {
 	record
@@ -48,7 +55,6 @@ func (c call) account() int {
 	return 2*c.client + 1
 }
 
-// checkClasses checks each key.
 func (v *verdict) checkClasses(e *evidence) {
 	if len(e.load.Classes) == 0 {
 		return
@@ -60,74 +66,76 @@ func (v *verdict) checkClasses(e *evidence) {
 		for k := range s.Keys {
 			calls := e.callsFor(uint8(i), uint16(k))
 			v.checkShares(e, s, k, calls)
-			v.reserve.count(e, s, calls)
+			v.Reserve.count(e, s, calls)
 		}
 	}
 	for c, st := range e.moments[0].books {
 		if most := e.credit(e.load.Streams[0]); st.stats.Credit > most {
-			v.found(brokeBound, "client %d may give %d units of credit, want at most %d in a fleet of %d accounts", c, st.stats.Credit, most, e.accounts())
+			v.found(brokeBound, "client %d may give %d units of credit, want at most %d in a fleet of %d accounts",
+				c, st.stats.Credit, most, e.accounts())
 		}
 	}
-	r := v.reserve
+	r := v.Reserve
 	if float64(r.admitted) < mostCritical*float64(r.calls) {
-		v.found(brokeReserve, "%d of %d critical calls were admitted while Redis answered and nothing had to be repaid, want %.0f %%",
-			r.admitted, r.calls, 100*mostCritical)
+		v.found(brokeReserve, "%d of %d critical calls were admitted while Redis answered and nothing had to be repaid, "+
+			"want %.0f %%", r.admitted, r.calls, 100*mostCritical)
 	}
 	if float64(r.locally) < mostCritical*float64(r.local) {
-		v.found(brokeReserve, "the fallback admitted %d of %d critical calls, want %.0f %%", r.locally, r.local, 100*mostCritical)
+		v.found(brokeReserve, "the fallback admitted %d of %d critical calls, want %.0f %%",
+			r.locally, r.local, 100*mostCritical)
 	}
 	if !e.busy() && r.calls <= r.others {
-		v.found(brokeReserve, "only %d of %d critical calls before and after the outage were promised", r.calls, r.calls+r.others)
+		v.found(brokeReserve, "only %d of %d critical calls before and after the outage were promised",
+			r.calls, r.calls+r.others)
 	}
 	most := mostUse
 	if e.busy() {
 		most = busyUse
 	}
 	if r.used < most*r.rate || r.rate == 0 && !e.busy() {
-		v.found(brokeUse, "while calls of the rest were denied, %.0f of %.0f units were admitted, want %.0f %%", r.used, r.rate, 100*most)
+		v.found(brokeUse, "while calls of the rest were denied, %.0f of %.0f units were admitted, want %.0f %%",
+			r.used, r.rate, 100*most)
 	}
 }
 
 // callsFor returns the decisions for a key of a stream, in order.
 func (e *evidence) callsFor(stream uint8, key uint16) (out []call) {
-	for i, w := range e.clients {
-		for _, r := range w.history {
-			if r.kind == recordDecision && r.key == key && e.load.first(r.stream) == stream {
-				out = append(out, call{r, i, e.load.Streams[r.stream].Class == ""})
-			}
+	for i, r := range e.of(recordDecision) {
+		if r.key == key && e.load.first(r.stream) == stream {
+			out = append(out, call{r, i, e.load.Streams[r.stream].Class == ""})
 		}
 	}
 	slices.SortFunc(out, func(a, b call) int { return cmp.Compare(a.begin, b.begin) })
 	return out
 }
 
-// checkShares checks that the fallback of each process admits no more than one share of
-// the limit to all classes together. It leaves out the time in which the fleet may have
-// counted out a killed client, three heartbeats after the fault.
+// checkShares checks that the fallback of each process admits no more than one share of the limit to all classes
+// together. It leaves out the time in which the fleet may have counted out a killed client, three heartbeats after the
+// fault.
 func (v *verdict) checkShares(e *evidence, s stream, k int, calls []call) {
-	n := int64(len(e.clients))
-	by := make([][]meter.Span, n)
+	n := float64(len(e.clients))
+	by := make([][]meter.Span, len(e.clients))
 	for _, c := range calls {
 		if c.allowed && c.source == hybridlimit.SourceFallback && c.begin < e.over+int64(calm) {
-			by[c.client] = append(by[c.client], meter.Span{Begin: c.begin, End: c.end(), Units: int64(c.units)})
+			by[c.client] = append(by[c.client], c.span())
 		}
 	}
-	for i, as := range by {
-		units, bound := meter.WorstSpan(as, float64(s.Rate)/float64(n)), float64(s.Burst)/float64(n)+1
-		if v.alone.bound == 0 || units/bound > v.alone.units/v.alone.bound {
-			v.alone = reach{units, bound}
-		}
-		if units > bound {
-			v.found(brokeBound, "key %s: %.0f units above the share of rate·t admitted by the fallback of client %d in an interval, want at most %.0f",
-				s.key(k), units, i, bound)
+	for i, spans := range by {
+		units, bound := meter.WorstSpan(spans, float64(s.Rate)/n), float64(s.Burst)/n+1
+		if v.Alone.raise(units, bound); units > bound {
+			v.found(brokeBound, "key %s: %.0f units above the share of rate·t admitted by the fallback of client %d "+
+				"in an interval, want at most %.0f", s.key(k), units, i, bound)
 		}
 	}
 }
 
 // count counts the calls for a key.
 func (r *reserve) count(e *evidence, s stream, calls []call) {
-	p := promise{floor: math.Ceil(e.load.Classes[0].Floor * float64(s.Burst)), rate: float64(s.Rate) / 1e9, share: float64(s.Burst) / float64(len(e.clients))}
-	p.level = p.floor
+	floor := math.Ceil(e.load.Classes[0].Floor * float64(s.Burst))
+	p := promise{
+		floor: floor, level: floor, rate: float64(s.Rate) / 1e9, share: float64(s.Burst) / float64(len(e.clients)),
+		away: map[int]float64{},
+	}
 	reserved := false            // when the fault began
 	denied := int64(0)           // time of the last denial of the rest while critical calls are promised
 	var used, since int64 = 0, 0 // units since the first such denial, and its time
@@ -177,10 +185,9 @@ func (r *reserve) count(e *evidence, s stream, calls []call) {
 	end()
 }
 
-// promise follows the reserve of a key: a bucket with the size of the floor and the rate
-// of the limit, from which only critical calls take units, and the units of the fallback
-// when they are repaid. Critical calls are promised until the fallback decides a call of any
-// class, and again when all processes are back and the reserve has been full since.
+// promise follows the reserve of a key: a bucket with the size of the floor and the rate of the limit, from which only
+// critical calls take units, and the units of the fallback when they are repaid. Critical calls are promised until the
+// fallback decides a call of any class, and again when all processes are back and the reserve has been full since.
 type promise struct {
 	floor float64 // units
 	rate  float64 // units per ns
@@ -191,12 +198,8 @@ type promise struct {
 	owing bool            // the reserve has not been full since the last outage
 }
 
-// next reports whether critical calls are promised at the time of a call, which comes after all
-// calls before.
+// next reports whether critical calls are promised at the time of a call, which comes after all calls before.
 func (p *promise) next(c call, killed bool) bool {
-	if p.away == nil {
-		p.away = map[int]float64{}
-	}
 	if p.at > 0 {
 		p.level = min(p.floor, p.level+float64(c.begin-p.at)*p.rate)
 	}
@@ -219,11 +222,4 @@ func (p *promise) next(c call, killed bool) bool {
 		}
 	}
 	return !p.owing
-}
-
-func (r reserve) String() string {
-	if r.calls == 0 || r.rate == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%.1f %%, %.0f %%, after %.1f s", 100*float64(r.admitted)/float64(r.calls), 100*r.used/r.rate, float64(r.again)/1e9)
 }

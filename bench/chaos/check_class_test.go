@@ -68,11 +68,11 @@ func TestSoundClassesPass(t *testing.T) {
 			e := soundClasses()
 			plant(e)
 			v := check(e, true)
-			for _, b := range v.violations {
+			for _, b := range v.Broken {
 				t.Errorf("%s: %s", b.kind, b.text)
 			}
-			if r := v.reserve; v.shared.bound != 105 || r.calls < 60 || r.local < 30 || r.rate < 100 || r.again < second || r.again > 5*second/2 {
-				t.Errorf("%+v, %+v", r, v.shared)
+			if r := v.Reserve; v.Shared.bound != 105 || r.calls < 60 || r.local < 30 || r.rate < 100 || r.again < second || r.again > 5*second/2 {
+				t.Errorf("%+v, %+v", r, v.Shared)
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func TestPlantedViolationsOfClassesAreFound(t *testing.T) {
 			e := soundClasses()
 			c.plant(e)
 			found := false
-			for _, b := range check(e, true).violations {
+			for _, b := range check(e, true).Broken {
 				found = found || b.kind == c.kind
 				if b.kind != c.kind {
 					t.Errorf("also found: %s: %s", b.kind, b.text)
@@ -165,15 +165,15 @@ func crash(e *evidence, n int64) {
 func TestACrashInAnOutage(t *testing.T) {
 	e := soundClasses()
 	crash(e, 2) // C is 1 in each class
-	if v := check(e, true); len(v.violations) > 0 || v.accounting != "crash: -15 units of -15 to +50" {
-		t.Errorf("%s: %+v", v.accounting, v.violations)
+	if v := check(e, true); len(v.Broken) > 0 || v.Accounting != "crash: -15 units of -15 to +50" {
+		t.Errorf("%s: %+v", v.Accounting, v.Broken)
 	}
 }
 
 // TestPromise checks the times at which critical calls are promised.
 func TestPromise(t *testing.T) {
 	at := func(ms int64) int64 { return int64(time.Second) + ms*int64(time.Millisecond) }
-	p := promise{floor: 10, rate: 1e-8, share: 20, level: 10} // 10 units a second
+	p := promise{floor: 10, rate: 1e-8, share: 20, level: 10, away: map[int]float64{}} // 10 units a second
 	for _, c := range []struct {
 		ms       int64
 		client   int

@@ -49,7 +49,7 @@ func TestSettled(t *testing.T) {
 		{6 * time.Second, 0.99, false},
 		{26 * time.Second, 0.99, true},
 	} {
-		if got := settled(c.after, c.busy); got != c.want {
+		if got := c.after > settles.on(c.busy); got != c.want {
 			t.Errorf("after %v on a machine that is %v busy: %v", c.after, c.busy, got)
 		}
 	}
@@ -137,7 +137,7 @@ func TestPlantedLossesAreFound(t *testing.T) {
 			e := sound()
 			c.plant(e)
 			found := 0
-			for _, b := range check(e, true).violations {
+			for _, b := range check(e, true).Broken {
 				if b.kind == c.kind {
 					found++
 				} else if c.kind == brokeQuiet || b.kind != brokeQuiet { // units that are lost show in the books of the key as well
@@ -172,29 +172,29 @@ func TestReasonsExcuseLosses(t *testing.T) {
 		plant func(e *evidence)
 		want  losses
 	}{
-		"a failed sync": {func(e *evidence) { syncOf(e, 2, true, 1); waste(e, 2, 3, 2) }, losses{expired: 3, lost: 2}},
-		"a late sync":   {func(e *evidence) { syncOf(e, 2, false, stalled+1); waste(e, 2, 3, 2) }, losses{expired: 3, lost: 2}},
+		"a failed sync": {func(e *evidence) { syncOf(e, 2, true, 1); waste(e, 2, 3, 2) }, losses{Expired: 3, Lost: 2}},
+		"a late sync":   {func(e *evidence) { syncOf(e, 2, false, stalled+1); waste(e, 2, 3, 2) }, losses{Expired: 3, Lost: 2}},
 		"asks without an answer": {func(e *evidence) {
 			syncOf(e, 2, true, 1)
 			ask(e, 2, 3)
 			e.from(2, func(m *moment, _ *standing) { m.sums.debited += 3; e.sums.debited = m.sums.debited })
 		}, losses{}},
-		"a wiped Redis":                {func(e *evidence) { e.allowed.seconds = 1; waste(e, 1, 3, 2) }, losses{expired: 3, lost: 2}},
-		"a clock that steps":           {func(e *evidence) { e.allowed.steps = true; waste(e, 1, 3, 2) }, losses{expired: 3, lost: 2}},
-		"units that come again":        {func(e *evidence) { e.from(2, func(_ *moment, st *standing) { st.stats.Resynced++ }); waste(e, 2, 1, 0) }, losses{expired: 1}},
-		"a frozen client":              {func(e *evidence) { freeze(e, 2); waste(e, 2, 3, 0) }, losses{expired: 3}},
-		"a unit kept for a caller":     {func(e *evidence) { slow(e, 2); waste(e, 2, 1, 0) }, losses{expired: 1}},
-		"a sync that failed before":    {func(e *evidence) { syncOf(e, 1, true, 1); waste(e, 2, 1, 0) }, losses{expired: 1}},
-		"a caller that left":           {func(e *evidence) { slow(e, 2); waste(e, 2, 0, 1) }, losses{lost: 1}},
-		"a free lease that comes late": {func(e *evidence) { deny(e, 2); syncOf(e, 2, false, lateLease+1); waste(e, 2, 0, 50) }, losses{lost: 50}},
-		"a free lease":                 {func(e *evidence) { deny(e, 2); waste(e, 2, 50, 0) }, losses{free: 50}},
-		"one without a denial":         {func(e *evidence) { turn(e, 2); waste(e, 2, 50, 0) }, losses{free: 50}},
+		"a wiped Redis":                {func(e *evidence) { e.allowed.seconds = 1; waste(e, 1, 3, 2) }, losses{Expired: 3, Lost: 2}},
+		"a clock that steps":           {func(e *evidence) { e.allowed.steps = true; waste(e, 1, 3, 2) }, losses{Expired: 3, Lost: 2}},
+		"units that come again":        {func(e *evidence) { e.from(2, func(_ *moment, st *standing) { st.stats.Resynced++ }); waste(e, 2, 1, 0) }, losses{Expired: 1}},
+		"a frozen client":              {func(e *evidence) { freeze(e, 2); waste(e, 2, 3, 0) }, losses{Expired: 3}},
+		"a unit kept for a caller":     {func(e *evidence) { slow(e, 2); waste(e, 2, 1, 0) }, losses{Expired: 1}},
+		"a sync that failed before":    {func(e *evidence) { syncOf(e, 1, true, 1); waste(e, 2, 1, 0) }, losses{Expired: 1}},
+		"a caller that left":           {func(e *evidence) { slow(e, 2); waste(e, 2, 0, 1) }, losses{Lost: 1}},
+		"a free lease that comes late": {func(e *evidence) { deny(e, 2); syncOf(e, 2, false, lateLease+1); waste(e, 2, 0, 50) }, losses{Lost: 50}},
+		"a free lease":                 {func(e *evidence) { deny(e, 2); waste(e, 2, 50, 0) }, losses{Free: 50}},
+		"one without a denial":         {func(e *evidence) { turn(e, 2); waste(e, 2, 50, 0) }, losses{Free: 50}},
 		"units of the fallback": {func(e *evidence) {
 			e.from(2, func(_ *moment, st *standing) { st.alone += 7 })
 			deny(e, 2)
 			syncOf(e, 2, true, 1)
 			forgive(e, 7)
-		}, losses{forgiven: 7}},
+		}, losses{Forgiven: 7}},
 		"a batch that is refused": {func(e *evidence) {
 			e.from(1, func(_ *moment, st *standing) { st.hub.Refused++ })
 			syncOf(e, 1, true, 1)
@@ -205,17 +205,17 @@ func TestReasonsExcuseLosses(t *testing.T) {
 				a := m.keys["k0"]
 				m.keys["k0"] = account{a.debited - 1, a.admitted, a.held}
 			})
-		}, losses{dropped: 1}},
+		}, losses{Dropped: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := sound()
 			c.plant(e)
 			v := check(e, true)
-			for _, b := range v.violations {
+			for _, b := range v.Broken {
 				t.Errorf("%s: %s", b.kind, b.text)
 			}
-			if v.losses != c.want {
-				t.Errorf("%+v, want %+v", v.losses, c.want)
+			if v.Losses != c.want {
+				t.Errorf("%+v, want %+v", v.Losses, c.want)
 			}
 		})
 	}
@@ -258,7 +258,7 @@ func TestAKilledClientTakesItsUnits(t *testing.T) {
 		return e
 	}
 	only := func(e *evidence) (kinds []string) {
-		for _, b := range check(e, true).violations {
+		for _, b := range check(e, true).Broken {
 			if b.kind != brokeAccounting && b.kind != brokeTwice { // the history goes on, which does not matter here
 				kinds = append(kinds, b.kind)
 			}

@@ -42,7 +42,6 @@ func sound() *evidence {
 			record{kind: recordBreaker, key: uint16(breaker.HalfOpen), units: int32(breaker.Closed), begin: 2*second + 1},
 			record{kind: recordNap, begin: 0, took: time.Millisecond},
 		)
-		w.last.Settled = true
 		w.last.Stats.Admitted = w.admitted()
 		w.last.Stats.Granted = w.admitted()
 		w.last.Goroutines, w.last.Before = 5, 5
@@ -76,10 +75,10 @@ func sound() *evidence {
 
 func TestSoundHistoryPasses(t *testing.T) {
 	v := check(sound(), true)
-	for _, b := range v.violations {
+	for _, b := range v.Broken {
 		t.Errorf("%s: %s", b.kind, b.text)
 	}
-	if v.decisions != 750 || v.errors != 0 || v.accounting != "to the unit" || v.p99 != time.Microsecond || v.shared.bound != 104 {
+	if v.Decisions != 750 || v.Errors != 0 || v.Accounting != "to the unit" || v.P99 != time.Microsecond || v.Shared.bound != 104 {
 		t.Errorf("%+v", v)
 	}
 }
@@ -125,7 +124,7 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 			e.clients[1].last.Stats.Granted--
 			e.sums.debited--
 		}},
-		"nothing settled":       {brokeAccounting, func(e *evidence) { e.clients[2].last.Settled = false }},
+		"nothing settled":       {brokeAccounting, func(e *evidence) { e.clients[2].last.Unsettled = "units are owed" }},
 		"a batch applied twice": {brokeTwice, func(e *evidence) { e.sums.twice = []string{"batch"} }},
 		"a crash that takes more than C along": {brokeAccounting, func(e *evidence) {
 			e.clients[2].killed = true
@@ -196,7 +195,7 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 			c.plant(e)
 			v := check(e, true)
 			found := false
-			for _, b := range v.violations {
+			for _, b := range v.Broken {
 				found = found || b.kind == c.kind
 				if b.kind != c.kind {
 					t.Errorf("also found: %s: %s", b.kind, b.text)
@@ -242,12 +241,12 @@ func TestOutagesCountByThemselves(t *testing.T) {
 			}
 		}
 	}
-	if v := check(e, true); len(v.violations) != 1 || v.violations[0].kind != brokeBound {
-		t.Errorf("in one outage: %+v", v.violations)
+	if v := check(e, true); len(v.Broken) != 1 || v.Broken[0].kind != brokeBound {
+		t.Errorf("in one outage: %+v", v.Broken)
 	}
 	e.struck = []int64{second, second + second/2}
-	if v := check(e, true); len(v.violations) > 0 {
-		t.Errorf("in two: %+v", v.violations)
+	if v := check(e, true); len(v.Broken) > 0 {
+		t.Errorf("in two: %+v", v.Broken)
 	}
 }
 
@@ -259,7 +258,7 @@ func TestExcuses(t *testing.T) {
 	r.took = time.Second
 	w := &e.clients[0]
 	w.history = append(w.history, record{kind: recordNap, begin: r.begin - 1, took: time.Second})
-	if v := check(e, true); len(v.violations) > 0 || v.slowest > maxWait+slack {
+	if v := check(e, true); len(v.Broken) > 0 || v.Slowest > maxWait+slack {
 		t.Errorf("%+v", v)
 	}
 	e = sound()
@@ -271,24 +270,24 @@ func TestExcuses(t *testing.T) {
 			r.beside = openP99 + 1
 		}
 	}
-	if v := check(e, true); len(v.violations) > 0 {
-		t.Errorf("%+v", v.violations)
+	if v := check(e, true); len(v.Broken) > 0 {
+		t.Errorf("%+v", v.Broken)
 	}
 	decisionAt(e, 3*second).took = anyWait + time.Microsecond
-	if v := check(e, true); len(v.violations) != 1 || v.violations[0].kind != brokeLatency {
-		t.Errorf("%+v", v.violations)
+	if v := check(e, true); len(v.Broken) != 1 || v.Broken[0].kind != brokeLatency {
+		t.Errorf("%+v", v.Broken)
 	}
 	decisionAt(e, 3*second).took = time.Microsecond
 	again := record{kind: recordBreaker, key: uint16(breaker.Closed), units: int32(breaker.Open), begin: 3 * second}
 	e.clients[0].history = append(e.clients[0].history, again)
-	if v := check(e, true); len(v.violations) > 0 {
-		t.Errorf("%+v", v.violations)
+	if v := check(e, true); len(v.Broken) > 0 {
+		t.Errorf("%+v", v.Broken)
 	}
 	e.clients[0].killed = true // a crash may lose C, and waste a lease
 	for _, units := range []int64{-2, 50} {
 		e.sums.debited += units
-		if v := check(e, true); len(v.violations) > 0 || !strings.Contains(v.accounting, "crash") {
-			t.Errorf("%s: %+v", v.accounting, v.violations)
+		if v := check(e, true); len(v.Broken) > 0 || !strings.Contains(v.Accounting, "crash") {
+			t.Errorf("%s: %+v", v.Accounting, v.Broken)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 func TestSettingsOfTwoFaults(t *testing.T) {
 	needRedis(t)
 	srv := redistest.New(t)
-	n := &node{admin: adminClient(srv.Addr(), ""), Server: srv}
+	n := &node{admin: adminClient(srv.Addr(), ""), Server: srv, settings: map[string][]*string{}}
 	t.Cleanup(func() { n.admin.Close() })
 	s := &scene{world: &world{nodes: []*node{n}}, plan: plan{faults: []*fault{{}}}}
 	value := func() string {

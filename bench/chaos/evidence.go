@@ -1,6 +1,7 @@
 package main
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -37,35 +38,68 @@ type witness struct {
 	heap    []uint64 // of a soak: bytes in use at intervals, under load
 }
 
-// allowance is the amount by which a fault may exceed the promises. The zero
-// value permits nothing.
+// allowance is the amount by which a fault may exceed the promises. The zero value permits nothing.
 type allowance struct {
-	// seconds of the rate that Redis may forget. It lost its memory, and no
-	// process knows the debits since the last views of the others.
+	// seconds of the rate that Redis may forget. It lost its memory, and no process knows the debits since the last views
+	// of the others.
 	seconds float64
-	// bursts that Redis may give again because its clock has jumped forwards.
-	bursts int64
-	// units that a client held when it was frozen. It may spend them once.
-	units int64
-	// steps reports whether the clock of Redis steps.
-	steps bool
-	// alone reports whether a process may believe that it is alone: it
-	// underestimates N.
-	alone bool
-	// parts is the number of limits that the fallbacks share. 0 means one
-	// limit, of which each process has its share.
-	parts int64
+	bursts  int64 // that Redis may give again because its clock has jumped forwards
+	units   int64 // that a client held when it was frozen; it may spend them once
+	steps   bool  // the clock of Redis steps
+	alone   bool  // a process may believe that it is alone: it underestimates N
 }
 
 // and combines two allowances.
 func (a allowance) and(b allowance) allowance {
-	return allowance{
-		a.seconds + b.seconds, a.bursts + b.bursts, a.units + b.units, a.steps || b.steps, a.alone || b.alone, max(a.parts, b.parts),
+	return allowance{a.seconds + b.seconds, a.bursts + b.bursts, a.units + b.units, a.steps || b.steps, a.alone || b.alone}
+}
+
+// selected returns the records that are so.
+func (w *witness) selected(is func(record) bool) iter.Seq[record] {
+	return func(yield func(record) bool) {
+		for _, r := range w.history {
+			if is(r) && !yield(r) {
+				return
+			}
+		}
 	}
 }
 
-// keyed is a key together with the side that admitted: fallbacks or the shared
-// limit. The bound of fallbacks applies to each outage separately.
+// of returns the records of a kind.
+func (w *witness) of(kind recordKind) iter.Seq[record] {
+	return w.selected(func(r record) bool { return r.kind == kind })
+}
+
+// during returns the records of the phase before m, and of the life of a lease before that.
+func (w *witness) during(m *moment) iter.Seq[record] {
+	return w.selected(func(r record) bool { return r.begin <= m.at && r.end() >= m.from-int64(leaseLife) })
+}
+
+// of returns the records of a kind, each with the number of its client.
+func (e *evidence) of(kind recordKind) iter.Seq2[int, record] {
+	return func(yield func(int, record) bool) {
+		for i := range e.clients {
+			for r := range e.clients[i].of(kind) {
+				if !yield(i, r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// count returns the number of records of a kind, and of those that failed.
+func (e *evidence) count(kind recordKind) (all, failed int64) {
+	for _, r := range e.of(kind) {
+		if all++; r.failed {
+			failed++
+		}
+	}
+	return all, failed
+}
+
+// keyed is a key together with the side that admitted: fallbacks or the shared limit. The bound of fallbacks applies to
+// each outage separately.
 type keyed struct {
 	stream   uint8 // the first with this key
 	key      uint16
@@ -76,18 +110,21 @@ type keyed struct {
 // admissions returns the admissions by key and side.
 func (e *evidence) admissions() map[keyed][]meter.Span {
 	out := map[keyed][]meter.Span{}
-	for _, w := range e.clients {
-		for _, r := range w.history {
-			if r.kind == recordDecision && r.allowed {
-				k := keyed{stream: e.load.first(r.stream), key: r.key, fallback: r.source == hybridlimit.SourceFallback}
-				if k.fallback {
-					k.outage, _ = slices.BinarySearch(e.struck, r.begin)
-				}
-				out[k] = append(out[k], meter.Span{Begin: r.begin, End: r.end(), Units: int64(r.units)})
-			}
+	for _, r := range e.of(recordDecision) {
+		if !r.allowed {
+			continue
 		}
+		k := keyed{stream: e.load.first(r.stream), key: r.key, fallback: r.source == hybridlimit.SourceFallback}
+		if k.fallback {
+			k.outage, _ = slices.BinarySearch(e.struck, r.begin)
+		}
+		out[k] = append(out[k], r.span())
 	}
 	return out
+}
+
+func (r record) span() meter.Span {
+	return meter.Span{Begin: r.begin, End: r.end(), Units: int64(r.units)}
 }
 
 // accounts returns N: the accounts that the fleet has for each key.
@@ -101,45 +138,15 @@ func (e *evidence) credit(s stream) int64 {
 	return int64(overshoot*float64(s.Burst)) / max(e.accounts()-1, 1)
 }
 
-// decisions returns the number of calls, and of calls that failed.
-func (e *evidence) decisions() (all, failed int64) {
-	for _, w := range e.clients {
-		for _, r := range w.history {
-			if r.kind == recordDecision {
-				all++
-				if r.failed {
-					failed++
-				}
-			}
-		}
-	}
-	return all, failed
-}
-
-// syncs returns the number of calls to Redis, and of calls that failed.
-func (e *evidence) syncs() (all, failed int64) {
-	for _, w := range e.clients {
-		for _, r := range w.history {
-			if r.kind == recordSync {
-				all++
-				if r.failed {
-					failed++
-				}
-			}
-		}
-	}
-	return all, failed
-}
-
 // busy reports whether the machine was too busy for the promises about time.
 func (e *evidence) busy() bool { return e.cpu > idleEnough }
 
-// backAgain returns the time of a client's first decision by the shared limit after the
-// fault, and the time since which its breakers are closed; math.MaxInt64: never.
+// backAgain returns the time of a client's first decision by the shared limit after the fault, and the time since which
+// its breakers are closed; math.MaxInt64: never.
 func (e *evidence) backAgain(w *witness) (first, closed int64) {
 	first, closed = math.MaxInt64, e.over
-	for _, r := range w.history {
-		if r.kind != recordDecision || r.begin < e.over {
+	for r := range w.of(recordDecision) {
+		if r.begin < e.over {
 			continue
 		}
 		switch r.source {
@@ -151,33 +158,28 @@ func (e *evidence) backAgain(w *witness) (first, closed int64) {
 		if e.busy() && span[0] > e.over {
 			break // a machine that starves Redis opens the breaker again
 		}
-		if closed = max(closed, span[1]); span[1] == 0 {
-			closed = math.MaxInt64
-		}
+		closed = max(closed, span[1])
 	}
 	return first, closed
 }
 
-// naps returns the oversleeps of a client's canary.
-func (w *witness) naps() (out []record) {
-	for _, r := range w.history {
-		if r.kind == recordNap {
-			out = append(out, r)
+// admitted returns the units that callers of a client were granted.
+func (w *witness) admitted() (units int64) {
+	for r := range w.of(recordDecision) {
+		if r.allowed {
+			units += int64(r.units)
 		}
 	}
-	return out
+	return units
 }
 
-// open returns the spans in which a breaker of the client was open or
-// half-open. On a cluster one such breaker is enough. If the last span has not
-// ended, its end is 0.
+func (w *witness) naps() []record { return slices.Collect(w.of(recordNap)) }
+
+// open returns the spans in which a breaker of the client was open or half-open. On a cluster one such breaker is
+// enough. If the last span has not ended, its end is math.MaxInt64.
 func (w *witness) open() (spans [][2]int64) {
-	var from int64
 	unwell := 0
-	for _, r := range w.history {
-		if r.kind != recordBreaker {
-			continue
-		}
+	for r := range w.of(recordBreaker) {
 		was := unwell
 		if breaker.State(r.key) != breaker.Closed {
 			unwell--
@@ -187,16 +189,10 @@ func (w *witness) open() (spans [][2]int64) {
 		}
 		switch {
 		case was == 0 && unwell > 0:
-			from = r.begin
+			spans = append(spans, [2]int64{r.begin, math.MaxInt64})
 		case was > 0 && unwell == 0:
-			spans = append(spans, [2]int64{from, r.begin})
+			spans[len(spans)-1][1] = r.begin
 		}
-	}
-	if unwell > 0 {
-		spans = append(spans, [2]int64{from, 0})
 	}
 	return spans
 }
-
-// ms converts d to milliseconds.
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

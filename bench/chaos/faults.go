@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,105 +12,104 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
+// act starts a fault. It returns a function that ends it, or nil if the fault is over at once.
+type act = func(ctx context.Context, s *scene) (end func() error, err error)
+
 // fault is a failure of a Redis, a network or a client.
 type fault struct {
-	name string
-	// on has the topologies on which it can happen. Nil means single.
-	on []string
-	// begin starts the fault. It returns a function that ends it, or nil if the
-	// fault is over at once.
-	begin func(ctx context.Context, s *scene) (end func() error, err error)
-	// hold is the duration. 0 means the duration of the plan.
-	hold time.Duration
-	// allowed is the amount by which it may exceed the promises.
-	allowed allowance
-	// proof returns "" if the fault took effect, else the evidence that it did
-	// not.
-	proof func(e *evidence) string
-	// functions makes the clients use Redis Functions.
-	functions bool
-	// environ returns environment variables for the servers. Nil means none.
-	environ func(dir string) ([]string, error)
-	// load is that of the clients. Nil means that of the plan.
-	load *load
-	// mode is the mode in which it is played.
-	mode hybrid.Mode
-	// strict adds rows in ModeStrict to those in ModeAuto.
-	strict bool
-	// alone excludes the fault from mixes: it takes too long, or its effect
-	// cannot be undone.
-	alone bool
+	name      string
+	on        []string      // the topologies on which it can happen; nil: single
+	begin     act           // nil: nothing happens
+	hold      time.Duration // 0: the duration of the plan
+	allowed   allowance     // the amount by which it may exceed the promises
+	proof     *proof        // that it took effect; nil: none is needed
+	functions bool          // the clients use Redis Functions
+	clock     bool          // the servers have a clock that can be moved
+	load      *load         // of the clients; nil: that of the plan
+	mode      hybrid.Mode
+	strict    bool // it has rows in ModeStrict, too
+	alone     bool // it is not mixed with others: it takes too long, or its effect cannot be undone
 }
 
-// where returns the topologies on which the fault can happen.
-func (f *fault) where() []string {
-	if f.on == nil {
-		return []string{topologySingle}
+// plans returns the rows with this fault only, in the order of the page.
+func (f *fault) plans(usual plan) (out []plan) {
+	topologies, modes := f.on, []hybrid.Mode{f.mode}
+	if topologies == nil {
+		topologies = []string{topologySingle}
 	}
-	return f.on
-}
-
-// modes returns the modes in which the fault is played.
-func (f *fault) modes() []hybrid.Mode {
 	if f.strict {
-		return []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict}
+		modes = append(modes, hybrid.ModeStrict)
 	}
-	return []hybrid.Mode{f.mode}
+	for _, on := range topologies {
+		for _, mode := range modes {
+			p := usual
+			p.topology, p.faults, p.mode = on, []*fault{f}, mode
+			if f.load != nil {
+				p.load = *f.load
+			}
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
-// plan returns the plan of a row with this fault only.
-func (f *fault) plan(usual plan, on string, mode hybrid.Mode) plan {
-	p := usual
-	p.topology, p.faults, p.mode = on, []*fault{f}, mode
-	if f.load != nil {
-		p.load = *f.load
-	}
-	return p
+// allFaults returns all faults in the order of the page.
+func allFaults() []*fault {
+	return slices.Concat(serverFaults, memoryFaults, accessFaults, networkFaults, clientFaults, classFaults,
+		failovers, clusterFaults)
 }
 
-func (f *fault) env(dir string) ([]string, error) {
-	if f.environ == nil {
-		return nil, nil
-	}
-	return f.environ(dir)
+// mixable returns the faults that can be mixed with others.
+func mixable() []*fault {
+	return slices.DeleteFunc(allFaults(), func(f *fault) bool { return f.on != nil || f.alone })
 }
 
-// forgets is the allowance for a Redis that lost its memory. The fleet restores
-// the last views, and the debits since then are lost. A process in use asks Redis
-// at least once a second.
+// faultNamed returns the fault with the given name.
+func faultNamed(name string) (*fault, error) {
+	for _, f := range allFaults() {
+		if f.name == name {
+			return f, nil
+		}
+	}
+	return nil, fmt.Errorf("no such fault: %s", name)
+}
+
+// forgets is the allowance for a Redis that lost its memory. The fleet restores the last views, and the debits since
+// then are lost. A process in use asks Redis at least once a second.
 var forgets = allowance{seconds: 1}
 
-// failedSyncs proves that Redis could not be reached, or did not answer.
-func failedSyncs(e *evidence) string {
-	if _, failed := e.syncs(); failed == 0 {
-		return "no sync failed"
-	}
-	return ""
+// proof shows that a fault took effect.
+type proof struct {
+	shows func(e *evidence) bool
+	lacks string // if it does not
 }
 
-// resynced proves that clients have noticed a loss.
-func resynced(e *evidence) string {
-	for _, w := range e.clients {
-		if w.last.Stats.Resynced > 0 {
-			return ""
-		}
+var (
+	failedSyncs = &proof{
+		func(e *evidence) bool { _, failed := e.count(recordSync); return failed > 0 },
+		"no sync failed",
 	}
-	return "no client told Redis again"
+	resynced = &proof{
+		func(e *evidence) bool { return e.anyClient(func(r report) bool { return r.Stats.Resynced > 0 }) },
+		"no client told Redis again",
+	}
+	seenBefore = &proof{
+		func(e *evidence) bool { return e.anyClient(func(r report) bool { return r.Hub.Seen > 0 }) },
+		"no sync was answered at a later try",
+	}
+	lostWrites = &proof{
+		func(e *evidence) bool { return e.sums.forgotten > 0 },
+		"the promoted replica lacked no write of its master",
+	}
+)
+
+// anyClient reports whether a client's last report is so.
+func (e *evidence) anyClient(is func(report) bool) bool {
+	return slices.ContainsFunc(e.clients, func(w witness) bool { return is(w.last) })
 }
 
-// seenBefore proves that a reply was lost after Redis had applied a batch.
-func seenBefore(e *evidence) string {
-	for _, w := range e.clients {
-		if w.last.Hub.Seen > 0 {
-			return ""
-		}
-	}
-	return "no sync was answered at a later try"
-}
-
-// shows makes a fault fail at its end if a counter of INFO, summed over the
-// nodes, has not risen since its begin.
-func shows(section, counter string, begin func(context.Context, *scene) (func() error, error)) func(context.Context, *scene) (func() error, error) {
+// shows makes a fault fail at its end if a counter of INFO, summed over the nodes, has not risen since its begin.
+func shows(section, counter string, begin act) act {
 	return func(ctx context.Context, s *scene) (func() error, error) {
 		before := s.counted(ctx, section, counter)
 		end, err := begin(ctx, s)
@@ -119,10 +119,9 @@ func shows(section, counter string, begin func(context.Context, *scene) (func() 
 					return err
 				}
 			}
-			if len(s.plan.faults) > 1 {
-				return nil // another fault may have prevented it, or restarted the counter
-			}
-			if after := s.counted(ctx, section, counter); after <= before {
+			after := s.counted(ctx, section, counter)
+			// In a mix, another fault may have prevented it, or restarted the counter.
+			if after <= before && len(s.plan.faults) == 1 {
 				return fmt.Errorf("%s was %d and is %d: nothing has happened", counter, before, after)
 			}
 			return nil
@@ -130,8 +129,7 @@ func shows(section, counter string, begin func(context.Context, *scene) (func() 
 	}
 }
 
-// counted returns the sum of a counter over the nodes. A counter that INFO does
-// not list is 0.
+// counted returns the sum of a counter over the nodes. A counter that INFO does not list is 0.
 func (s *scene) counted(ctx context.Context, section, counter string) (sum int64) {
 	for _, n := range s.world.nodes {
 		n, _ := strconv.ParseInt(strings.TrimPrefix(n.info(ctx, section, counter), "count="), 10, 64)
@@ -140,25 +138,64 @@ func (s *scene) counted(ctx context.Context, section, counter string) (sum int64
 	return sum
 }
 
-// each calls f on every node.
-func (s *scene) each(f func(n *node) error) error {
-	for _, n := range s.world.nodes {
-		if err := f(n); err != nil {
-			return err
-		}
+// onFirst returns a fault that does something to the first node, which is the master of others, and something else at
+// its end.
+func onFirst(begin, end func(n *node) error) act {
+	return func(_ context.Context, s *scene) (func() error, error) {
+		n := s.world.nodes[0]
+		return func() error { return end(n) }, begin(n)
 	}
-	return nil
 }
 
 // everyNode returns a fault that sends a command to every node.
-func everyNode(words ...any) func(context.Context, *scene) (func() error, error) {
+func everyNode(words ...any) act {
 	return func(ctx context.Context, s *scene) (func() error, error) {
-		return nil, s.each(func(n *node) error { return n.do(ctx, words...) })
+		return nil, s.world.each(func(n *node) error { return n.do(ctx, words...) })
+	}
+}
+
+// configured returns a fault that changes settings on every node, given as names and values, and then sends a command.
+func configured(command act, pairs ...string) act {
+	return func(ctx context.Context, s *scene) (func() error, error) {
+		back, err := s.config(ctx, pairs...)
+		if err == nil && command != nil {
+			_, err = command(ctx, s)
+		}
+		return back, err
+	}
+}
+
+// config changes settings on every node, and returns a function that restores them.
+func (s *scene) config(ctx context.Context, pairs ...string) (func() error, error) {
+	var backs []func() error
+	err := s.world.each(func(n *node) error {
+		for pair := range slices.Chunk(pairs, 2) {
+			back, err := n.set(ctx, pair[0], pair[1])
+			if err != nil {
+				return err
+			}
+			backs = append(backs, back)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.insist(ctx, backwards(backs)))
+	}
+	return backwards(backs), nil
+}
+
+// backwards returns a function that undoes steps, the last one first.
+func backwards(steps []func() error) func() error {
+	return func() (err error) {
+		for _, undo := range slices.Backward(steps) {
+			err = errors.Join(err, undo())
+		}
+		return err
 	}
 }
 
 // again repeats a momentary fault until it is ended.
-func again(every time.Duration, begin func(context.Context, *scene) (func() error, error)) func(context.Context, *scene) (func() error, error) {
+func again(every time.Duration, begin act) act {
 	return func(ctx context.Context, s *scene) (func() error, error) {
 		var failed error
 		stop := repeat(every, func() {
@@ -173,19 +210,4 @@ func again(every time.Duration, begin func(context.Context, *scene) (func() erro
 			return failed
 		}, nil
 	}
-}
-
-// allFaults returns all faults in the order of the page.
-func allFaults() []*fault {
-	return slices.Concat(serverFaults, memoryFaults, accessFaults, networkFaults, clientFaults, classFaults, failovers, clusterFaults)
-}
-
-// faultNamed returns the fault with the given name.
-func faultNamed(name string) (*fault, error) {
-	for _, f := range allFaults() {
-		if f.name == name {
-			return f, nil
-		}
-	}
-	return nil, fmt.Errorf("no such fault: %s", name)
 }

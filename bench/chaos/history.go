@@ -19,6 +19,9 @@ const (
 	recordNap                            // an oversleep of the canary: a delay by the machine, not by the library
 	recordSync                           // a call of the library to Redis
 	recordBreaker                        // a breaker changed from the state in key to the state in units
+	recordBegin                          // the goroutine in key began a call in flight, with a permit of source
+	recordEnd                            // the goroutine in key ends its call in flight, and gives the permit back next
+	recordMember                         // a process became a member of the fleet; not allowed: it ceased to be one
 )
 
 // record is an entry in the history of a worker.
@@ -41,17 +44,12 @@ func (r record) end() int64 { return r.begin + int64(r.took) }
 const recordBytes = 36
 
 func (r record) encode() (b [recordBytes]byte) {
-	b[0] = byte(r.kind)
-	if r.allowed {
-		b[1] |= 1
+	b[0], b[2], b[3] = byte(r.kind), byte(r.source), r.stream
+	for i, flag := range [...]bool{r.allowed, r.failed, r.warm} {
+		if flag {
+			b[1] |= 1 << i
+		}
 	}
-	if r.failed {
-		b[1] |= 2
-	}
-	if r.warm {
-		b[1] |= 4
-	}
-	b[2], b[3] = byte(r.source), r.stream
 	binary.LittleEndian.PutUint16(b[4:], r.key)
 	binary.LittleEndian.PutUint32(b[8:], uint32(r.units))
 	binary.LittleEndian.PutUint64(b[12:], uint64(r.begin))
@@ -70,8 +68,8 @@ func decodeRecord(b *[recordBytes]byte) record {
 	}
 }
 
-// sharedClock is the common clock of all processes of a run. It reads the wall
-// clock once per process, and is monotonic from then on.
+// sharedClock is the common clock of all processes of a run. It reads the wall clock once per process, and is monotonic
+// from then on.
 type sharedClock struct{ start time.Time }
 
 func newSharedClock() sharedClock { return sharedClock{time.Now()} }
@@ -79,10 +77,9 @@ func newSharedClock() sharedClock { return sharedClock{time.Now()} }
 func (c sharedClock) at(t time.Time) int64 { return c.start.UnixNano() + int64(t.Sub(c.start)) }
 func (c sharedClock) now() int64           { return c.at(time.Now()) }
 
-// journal writes the history of a worker. Each record goes to the kernel at
-// once. So a killed worker loses no record, and the heap that the run measures
-// holds none. An append by a single write is not interleaved with those of
-// other goroutines.
+// journal writes the history of a worker. Each record goes to the kernel at once. So a killed worker loses no record,
+// and the heap that the run measures holds none. An append by a single write is not interleaved with those of other
+// goroutines.
 type journal struct {
 	clock sharedClock
 	file  *os.File
@@ -100,23 +97,20 @@ func (j *journal) write(r record) {
 	}
 }
 
-// readHistory reads the history of a worker. A truncated last record is not an
-// error: the worker was killed while it wrote.
+// readHistory reads the history of a worker. A truncated last record is not an error: the worker was killed while it
+// wrote.
 func readHistory(path string) (out []record, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	in := bufio.NewReaderSize(f, 1<<20)
-	for {
-		var b [recordBytes]byte
-		if _, err := io.ReadFull(in, b[:]); err != nil {
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				return out, nil
-			}
+	var b [recordBytes]byte
+	for in := bufio.NewReaderSize(f, 1<<20); ; out = append(out, decodeRecord(&b)) {
+		if _, err := io.ReadFull(in, b[:]); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return out, nil
+		} else if err != nil {
 			return nil, err
 		}
-		out = append(out, decodeRecord(&b))
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,119 +20,113 @@ const (
 	usualHold  = 1500 * time.Millisecond // of a fault
 	mixes      = 5                       // rows of random mixes
 	faultsEach = 3                       // faults in a mix
+
+	// callsAtOnce is the number of rows with calls in flight that are played at once. Such a row leaves a processor idle
+	// for most of the time.
+	callsAtOnce = 4
 )
 
-// options are the flags.
-type options struct {
-	only   string
-	write  string
-	record string
-	soak   time.Duration
-	seed   uint64
-}
+var (
+	only = flag.String("run", "", "run only the rows whose \"fault on topology, mode\" matches this `regexp`, "+
+		"or \"calls in flight: fault on topology\"")
+	writeTo  = flag.String("write", "", "write the page with the promises to this `file`")
+	recordTo = flag.String("record", "", "write all figures to this `file`, in JSON")
+	soak     = flag.Duration("soak", 0, "run random faults one after the other for this long, instead of the table")
+	seed     = flag.Uint64("seed", 1, "seed of mixes and of a soak; 0: a random seed")
+)
 
 func main() {
 	isWorker()
-	var o options
-	flag.StringVar(&o.only, "run", "", "run only the rows whose \"fault on topology, mode\" matches this `regexp`, or \"calls in flight: fault on topology\"")
-	flag.StringVar(&o.write, "write", "", "write the page with the promises to this `file`")
-	flag.StringVar(&o.record, "record", "", "write the page with all figures to this `file`")
-	flag.DurationVar(&o.soak, "soak", 0, "run random faults one after the other for this long, instead of the table")
-	flag.Uint64Var(&o.seed, "seed", 1, "seed of mixes and of a soak; 0: a random seed")
 	flag.Parse()
 	redis.SetLogger(noLog{}) // failed dials are expected
-	if err := o.main(context.Background()); err != nil {
+	if err := playRows(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
 	}
 }
 
-func (o options) main(ctx context.Context) error {
-	if o.seed == 0 {
-		o.seed = rand.Uint64()
-		fmt.Println("seed", o.seed)
+// playRows plays the rows that the flags ask for, and writes the files.
+func playRows(ctx context.Context) error {
+	if *seed == 0 {
+		*seed = rand.Uint64()
+		fmt.Println("seed", *seed)
 	}
-	plans, err := o.plans()
+	rates, calls, err := plans()
 	if err != nil {
 		return err
 	}
-	rows := o.callsRows()
-	if len(plans)+len(rows) == 0 {
-		return fmt.Errorf("no row matches %q", o.only)
+	if len(rates)+len(calls) == 0 {
+		return fmt.Errorf("no row matches %q", *only)
 	}
 	p := page{command: "make chaos", machine: machine()}
-	var failed []error
-	for _, plan := range plans {
-		began := time.Now()
-		out, err := run(ctx, plan)
-		if err != nil {
-			failed = append(failed, err)
-			fmt.Println("FAILED:", err)
-			continue
-		}
-		fmt.Print(out.progress(time.Since(began)))
-		if len(out.verdict.violations) > 0 {
-			failed = append(failed, fmt.Errorf("%s on %s: %d violations", plan.name(), plan.where(), len(out.verdict.violations)))
-		}
-		p.rows = append(p.rows, out)
-	}
-	calls, err := playAllCalls(ctx, rows)
-	if err != nil {
-		failed = append(failed, err)
-	}
-	p.calls = calls
-	for file, text := range map[string]func() string{o.write: p.text, o.record: p.record} {
+	failed := make([]error, 2)
+	p.rows, failed[0] = playAll(ctx, rates, 1)
+	p.calls, failed[1] = playAll(ctx, calls, callsAtOnce)
+	for file, text := range map[string]func() string{*writeTo: p.text, *recordTo: p.record} {
 		if file != "" {
-			if err := os.WriteFile(file, []byte(text()), 0o644); err != nil {
-				return err
-			}
+			failed = append(failed, os.WriteFile(file, []byte(text()), 0o644))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// plans returns the runs that the flags ask for.
-func (o options) plans() (out []plan, err error) {
-	match, err := regexp.Compile(o.only)
-	if err != nil {
-		return nil, err
-	}
-	usual := plan{load: usualLoad, clients: clients, hold: usualHold, seed: o.seed, strictly: true}
-	if o.soak > 0 {
-		p := usual
-		p.topology, p.faults, p.load, p.clients, p.soak = topologySingle, mixable(), soakLoad, 4, o.soak
-		return []plan{p}, nil
-	}
-	add := func(p plan) {
-		if match.MatchString(p.name() + " on " + p.where()) {
-			out = append(out, p)
-		}
-	}
-	for _, f := range allFaults() {
-		for _, on := range f.where() {
-			for _, mode := range f.modes() {
-				add(f.plan(usual, on, mode))
+// playAll plays so many plans at once, prints their rows, and returns the outcomes in the order of the plans.
+func playAll(ctx context.Context, plans []plan, atOnce int) ([]*outcome, error) {
+	out, errs := make([]*outcome, len(plans)), make([]error, len(plans))
+	var (
+		players sync.WaitGroup
+		screen  sync.Mutex
+		free    = make(chan struct{}, atOnce)
+	)
+	for i, p := range plans {
+		free <- struct{}{}
+		players.Go(func() {
+			defer func() { <-free }()
+			began := time.Now()
+			v, err := run(ctx, p)
+			screen.Lock()
+			defer screen.Unlock()
+			if errs[i] = err; err != nil {
+				fmt.Println("FAILED:", err)
+				return
 			}
-		}
+			out[i] = &outcome{p, v}
+			fmt.Printf("%5.1f s  %v\n", time.Since(began).Seconds(), out[i])
+			if n := len(v.Broken); n > 0 {
+				errs[i] = fmt.Errorf("%s: %d violations", p.title(), n)
+			}
+		})
 	}
-	for i := range uint64(mixes) {
-		add(mix(usual, o.seed+i))
-	}
-	return out, nil
+	players.Wait()
+	return slices.DeleteFunc(out, func(o *outcome) bool { return o == nil }), errors.Join(errs...)
 }
 
-// callsRows returns the rows of calls in flight that the flags ask for.
-func (o options) callsRows() (out []callsRow) {
-	if o.soak > 0 {
-		return nil
+// plans returns the runs that the flags ask for.
+func plans() (rates, calls []plan, err error) {
+	match, err := regexp.Compile(*only)
+	if err != nil {
+		return nil, nil, err
 	}
-	match := regexp.MustCompile(o.only) // plans has compiled it
+	usual := plan{load: usualLoad, clients: clients, hold: usualHold, seed: *seed, strictly: true}
+	if *soak > 0 {
+		usual.topology, usual.faults, usual.load, usual.clients, usual.soak = topologySingle, mixable(), soakLoad, 4, *soak
+		return []plan{usual}, nil, nil
+	}
+	for _, f := range allFaults() {
+		rates = append(rates, f.plans(usual)...)
+	}
+	for i := range uint64(mixes) {
+		rates = append(rates, mix(usual, *seed+i))
+	}
 	for _, row := range callsRows {
-		if match.MatchString(row.where()) {
-			out = append(out, row)
+		p, err := row.plan()
+		if err != nil {
+			return nil, nil, err
 		}
+		calls = append(calls, p)
 	}
-	return out
+	others := func(p plan) bool { return !match.MatchString(p.title()) }
+	return slices.DeleteFunc(rates, others), slices.DeleteFunc(calls, others), nil
 }
 
 // mix returns a plan of several random faults at once.

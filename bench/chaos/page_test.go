@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -12,26 +13,47 @@ import (
 // the record has each row whole.
 func TestPages(t *testing.T) {
 	row := func(name, on string, v verdict) *outcome {
-		return &outcome{plan{topology: on, faults: []*fault{{name: name}}, mode: hybrid.ModeStrict}, &evidence{}, &v}
+		return &outcome{plan{topology: on, faults: []*fault{{name: name}}, mode: hybrid.ModeStrict}, &v}
+	}
+	calls, err := callsRows[1].plan()
+	if err != nil {
+		t.Fatal(err)
 	}
 	p := page{command: "make chaos", machine: "A machine.", rows: []*outcome{
-		row("one", topologySingle, verdict{decisions: 1000, errors: 2, slowest: 7 * time.Millisecond, p99: 5300 * time.Nanosecond,
-			shared: reach{390, 420}, alone: reach{81, 403}, accounting: "to the unit", recovered: time.Second}),
-		row("two", topologyCluster, verdict{decisions: 234, slowest: 9100 * time.Microsecond, accounting: "crash: +1 units of -2 to +3",
-			reserve: reserve{calls: 1000, admitted: 995}, violations: []violation{{brokeBound, "too\nmuch"}}}),
-	}, calls: []*callsOutcome{{callsRows[1], &callsVerdict{most: 11, mostFallback: 3, free: 1400 * time.Millisecond, back: 400 * time.Millisecond}}}}
+		row("one", topologySingle, verdict{figures: &figures{
+			Decisions: 1000, Errors: 2, Slowest: 7 * time.Millisecond, P99: 5300 * time.Nanosecond,
+			Shared: reach{390, 420}, Alone: reach{81, 403}, Accounting: "to the unit", Recovered: time.Second,
+		}}),
+		row("two", topologyCluster, verdict{Broken: []violation{{brokeBound, "too\nmuch"}}, figures: &figures{
+			Decisions: 234, Slowest: 9100 * time.Microsecond, Accounting: "crash: +1 units of -2 to +3",
+			Reserve: reserve{calls: 1000, admitted: 995, used: 9, rate: 10}, Losses: losses{Expired: 3},
+		}}),
+	}, calls: []*outcome{{calls, &verdict{callsFigures: &callsFigures{
+		Calls: 150, Most: 11, MostFallback: 3, Free: 1400 * time.Millisecond, Back: 400 * time.Millisecond,
+	}}}}}
 	for text, wants := range map[string][]string{
 		p.text(): {
 			"| 2 of 1,234 decisions |", "= 40 ms | 9.1 ms |", "| 5.3 µs |", "| 2 s | 1.0 s |", "| 99.5 % |", "| 1 of 2 rows |",
-			"### One server\n", "| one, *strict* | 7.0 | 390/420 | 81/403 | 1.0 |\n", "### Cluster\n", "| two, *strict* **✗** | 9.1 | 0/0 | – | 0.0 |\n",
-			"at most 3 calls", "after 1.4 s; the bound is 3 s", "| process SIGKILLed | 11/12 | 0.4 |\n", "## Broken\n\n- two on cluster, strict: bound: too much\n",
+			"\nA machine.\n\n### One server\n", "|\n| one, *strict* | 7.0 | 390/420 | 81/403 | 1.0 |\n",
+			"### Cluster\n", "|\n| two, *strict* **✗** | 9.1 | – | – | 0.0 |\n",
+			"at most 3 calls", "after 1.4 s; the bound is 3 s", "the bound is 10 s.\n", "|\n| process SIGKILLed | 11/12 | 0.4 |\n",
+			"## Broken\n\n- two on cluster, strict: bound: too much\n",
 		},
-		p.record(): {"A machine.\n", p.rows[0].row(), p.rows[1].row(), p.calls[0].String(), "## Broken\n\n- two on cluster, strict: bound: too much\n"},
+		p.record(): {
+			`"Machine": "A machine."`, `{"Fault":"one","Topology":"single","Mode":"strict","CPU":0,"Decisions":1000,"Errors":2,`,
+			`"Slowest":7000000,"P99":5300,"Shared":"390/420","Alone":"81/403","Accounting":"to the unit"`,
+			`"Mode":"strict","Broken":["bound: too\nmuch"],"CPU":0,`, `"Losses":{"Expired":3,`, `"Reserve":"99.5 %, 90 %, after 0.0 s"`,
+			`{"Fault":"process SIGKILLed","Topology":"single","Mode":"auto","CPU":0,"Calls":150,`, `"Most":11,`, `"Free":1400000000`,
+		},
 	} {
 		for _, want := range wants {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %q in\n%s", want, text)
 			}
 		}
+	}
+	var rows struct{ Rates, Calls []map[string]any }
+	if err := json.Unmarshal([]byte(p.record()), &rows); err != nil || len(rows.Rates) != 2 || len(rows.Calls) != 1 {
+		t.Errorf("%v: %+v", err, rows)
 	}
 }

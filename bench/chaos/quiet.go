@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// This file takes the books at quiet moments. A moment is quiet if no call is made
-// and every sync has been answered. Leases may be in hand.
+// This file takes the books at quiet moments. A moment is quiet if no call is made and every sync has been answered.
+// Leases may be in hand.
 
 // moment is the books of all clients and of Redis at one quiet moment.
 type moment struct {
@@ -31,8 +34,7 @@ type standing struct {
 	killed   bool
 }
 
-// account is the books of one key: units debited by Redis, granted to callers, and
-// in hand.
+// account is the books of one key: units debited by Redis, granted to callers, and in hand.
 type account struct{ debited, admitted, held int64 }
 
 // gap returns the units that are debited and neither admitted nor held.
@@ -40,16 +42,13 @@ func (a account) gap() int64 { return a.debited - a.admitted - a.held }
 
 // The quiet moments of a run, in order.
 const (
-	quietBefore  = "before the fault"
-	quietBack    = "after the recovery"
-	quietAfter   = "after a calm second"
-	quietAtRest  = "after the return of the leases"
-	calm         = time.Second            // of load without a fault
-	leasesReturn = 2 * time.Second        // bound: by then no client holds a unit
-	settlesIn    = 5 * time.Second        // after the load, all owed units are told by then, on a machine that is half idle
-	settlesBusy  = 25 * time.Second       // the same on a busier machine, by the factor of the other bounds of time
-	restless     = 20 * time.Millisecond  // interval of polls
-	beforeFault  = 700 * time.Millisecond // of load between the first quiet moment and the fault
+	quietBefore = "before the fault"
+	quietBack   = "after the recovery"
+	quietAfter  = "after a calm second"
+	quietAtRest = "after the return of the leases"
+	calm        = time.Second            // of load without a fault
+	restless    = 20 * time.Millisecond  // interval of polls
+	beforeFault = 700 * time.Millisecond // of load between the first quiet moment and the fault
 )
 
 // rest stops the load, waits for a quiet moment and takes the books.
@@ -67,27 +66,17 @@ func (s *scene) rest(ctx context.Context, e *evidence, name string) error {
 			return err
 		}
 		// Books that are not quiet in time are a finding of the check.
-		if quiet || settled(time.Since(begin), cpu.busy(readCPU())) {
-			break
+		if quiet || time.Since(begin) > settles.on(cpu.busy(readCPU())) {
+			e.moments = append(e.moments, m)
+			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
-	e.moments = append(e.moments, m)
-	return nil
 }
 
-// settled reports whether the books must be quiet after a time in which the processors were busy for a part of it, from 0 to 1.
-func settled(after time.Duration, busy float64) bool {
-	if busy > idleEnough {
-		return after > settlesBusy
-	}
-	return after > settlesIn
-}
-
-// takeBooks fills in the moment. It reports whether the moment was quiet while it
-// did.
+// takeBooks fills in the moment. It reports whether the moment was quiet while it did.
 func (s *scene) takeBooks(m *moment) (quiet bool, err error) {
 	was, still, err := s.books()
 	if err != nil {
@@ -99,15 +88,19 @@ func (s *scene) takeBooks(m *moment) (quiet bool, err error) {
 		return false, err
 	}
 	m.sums, m.turns = l.sum(), l.turns()
+	add := func(key string, debited, admitted, held int64) {
+		a := m.keys[key]
+		m.keys[key] = account{a.debited + debited, a.admitted + admitted, a.held + held}
+	}
 	for key, units := range l.byKey() {
-		m.keys[key] = account{debited: units}
+		add(key, units, 0, 0)
 	}
 	for i, c := range s.clients {
 		history, err := readHistory(c.history)
 		if err != nil {
 			return false, err
 		}
-		st := standing{stats: was[i].Stats, hub: was[i].Hub, killed: c.killed}
+		st := standing{stats: was[i].Stats, hub: was[i].Hub, killed: c.killed != 0}
 		for _, r := range history {
 			if r.kind != recordDecision || !r.allowed {
 				continue
@@ -116,19 +109,11 @@ func (s *scene) takeBooks(m *moment) (quiet bool, err error) {
 			if r.source == hybridlimit.SourceFallback {
 				st.alone += int64(r.units)
 			}
-			name := s.plan.load.Streams[r.stream].key(int(r.key))
-			a := m.keys[name]
-			a.admitted += int64(r.units)
-			m.keys[name] = a
+			add(s.plan.load.Streams[r.stream].key(int(r.key)), 0, int64(r.units), 0)
 		}
 		m.books = append(m.books, st)
-		if c.killed {
-			continue
-		}
 		for key, held := range was[i].Held {
-			a := m.keys[key]
-			a.held += held
-			m.keys[key] = a
+			add(key, 0, 0, held)
 		}
 	}
 	now, stillNow, err := s.books()
@@ -137,32 +122,24 @@ func (s *scene) takeBooks(m *moment) (quiet bool, err error) {
 	}
 	quiet = still && stillNow
 	for i := range now {
-		quiet = quiet && now[i].Syncs == was[i].Syncs && now[i].Stats.Held == was[i].Stats.Held && now[i].Stats.Expired == was[i].Stats.Expired
+		a, b := &was[i], &now[i]
+		quiet = quiet && a.Syncs == b.Syncs && a.Stats.Held == b.Stats.Held && a.Stats.Expired == b.Stats.Expired
 	}
 	return quiet, nil
 }
 
-// books asks every client for its books. still reports whether no client owes
-// units or waits for Redis.
+// books asks every client for its books. Those of a killed client are its last ones, without units in hand by key.
+// still reports whether no live client owes units or waits for Redis.
 func (s *scene) books() (out []report, still bool, err error) {
-	out, still = make([]report, len(s.clients)), true
-	err = together(len(s.clients), func(i int) (err error) {
-		if s.clients[i].killed {
-			out[i] = s.clients[i].last
-			return nil
-		}
-		out[i], err = s.clients[i].tell(orderBooks)
-		return err
-	})
-	for i, r := range out {
-		if s.clients[i].killed {
-			continue
-		}
+	still, err = s.all(orderBooks, func(r report) bool {
 		held := int64(0)
 		for _, n := range r.Held {
 			held += n
 		}
-		still = still && r.Flying == 0 && r.Stats.Owed == 0 && held == r.Stats.Held // the others are on their way back
+		return r.Flying == 0 && r.Stats.Owed == 0 && held == r.Stats.Held // the others are on their way back
+	})
+	for _, c := range s.clients {
+		out = append(out, c.last)
 	}
 	return out, still, err
 }
@@ -171,20 +148,38 @@ func (s *scene) books() (out []report, still bool, err error) {
 func (s *scene) leasesBack(e *evidence) error {
 	from := s.clock.now()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); s.sleep(restless) {
-		out, _, err := s.books()
-		if err != nil {
+		back, err := s.all(orderBooks, func(r report) bool { return r.Stats.Held == 0 })
+		if e.returned = time.Duration(s.clock.now() - from); err != nil || back {
 			return err
-		}
-		e.returned = time.Duration(s.clock.now() - from)
-		held := int64(0)
-		for i, r := range out {
-			if !s.clients[i].killed {
-				held += r.Stats.Held
-			}
-		}
-		if held == 0 {
-			break
 		}
 	}
 	return nil
+}
+
+// cpuTimes is the working time and the total time of the machine's processors.
+type cpuTimes struct{ work, all float64 }
+
+// readCPU reads the times on Linux. On other systems they are zero.
+func readCPU() (t cpuTimes) {
+	text, _ := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(text), "\n")
+	for i, f := range strings.Fields(line) {
+		n, err := strconv.ParseFloat(f, 64)
+		if err != nil || i > 8 { // guests are counted under user
+			continue
+		}
+		t.all += n
+		if i != 4 && i != 5 { // idle, waiting for a disk
+			t.work += n
+		}
+	}
+	return t
+}
+
+// busy returns the share of the time since t that the processors worked, from 0 to 1.
+func (t cpuTimes) busy(now cpuTimes) float64 {
+	if now.all <= t.all {
+		return 0
+	}
+	return (now.work - t.work) / (now.all - t.all)
 }

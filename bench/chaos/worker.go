@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,81 +43,90 @@ type worker struct {
 	views   map[string]*hybrid.Limiter // of the classes; "": the limiter
 	beside  *neighbours.Set            // the other limiters of the hub
 	local   *local.Limiter             // of the canary of latency
-	log     *lineLog
-	failed  atomic.Pointer[string] // the first error of a decision
-	stop    func()                 // ends the load
-	begun   atomic.Int64           // calls of the library to Redis
-	flying  atomic.Int64           // the part of them without an answer
+	failed  atomic.Pointer[string]     // the first error of a decision
+	stop    func()                     // ends the load
+	begun   atomic.Int64               // calls of the library to Redis
+	flying  atomic.Int64               // the part of them without an answer
 
 	goroutines int    // before the limiter was made
 	heap       uint64 // likewise
 }
 
-// workerMain obeys orders until its input ends.
-func workerMain(in io.Reader, out io.Writer) error {
-	redis.SetLogger(noLog{}) // failed dials are expected
-	lines := bufio.NewReader(in)
-	var w worker
-	if err := readLine(lines, &w.spec); err != nil {
-		return err
+// isWorker runs this process as a worker, and exits, if it was started as one.
+func isWorker() {
+	if os.Getenv(workerEnv) == "" {
+		return
 	}
-	if err := w.open(); err != nil {
-		return err
+	if err := workerMain(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	if err := send(out, w.report()); err != nil {
-		return err
-	}
-	for {
-		var o order
-		if err := readLine(lines, &o); errors.Is(err, io.EOF) {
-			return nil // the runner has ended
-		} else if err != nil {
-			return err
-		}
-		if err := send(out, w.obey(o)); err != nil {
-			return err
-		}
-	}
+	os.Exit(0)
 }
 
-func readLine(in *bufio.Reader, v any) error {
-	line, err := in.ReadBytes('\n')
+// workerMain obeys orders until its input ends, which it does when the runner has ended.
+func workerMain(in io.Reader, out io.Writer) error {
+	redis.SetLogger(noLog{}) // failed dials are expected
+	orders, reports := json.NewDecoder(in), json.NewEncoder(out)
+	var s spec
+	if err := orders.Decode(&s); err != nil {
+		return err
+	}
+	journal, err := openJournal(s.History)
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(line, v)
+	obey := (&worker{spec: s, journal: journal}).obey
+	if s.InFlight {
+		obey = (&flight{spec: s, journal: journal}).obey
+	}
+	for o := orderOpen; ; {
+		r, err := obey(o)
+		if err != nil {
+			r.Err = err.Error()
+		}
+		if err := reports.Encode(r); err != nil {
+			return err
+		}
+		if err := orders.Decode(&o); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
 }
 
+type noLog struct{}
+
+func (noLog) Printf(context.Context, string, ...any) {}
+
+// open makes the limiter.
 func (w *worker) open() (err error) {
-	if w.journal, err = openJournal(w.spec.History); err != nil {
-		return err
-	}
-	// The canary starts before the first measurement, so that its memory does
-	// not count as growth.
+	// The canary starts before the first measurement, so that its memory does not count as growth.
 	go w.canary()
 	if w.local, err = local.New(hybridlimit.PerSecond(1000), local.Config{}); err != nil {
 		return err
 	}
-	w.log = &lineLog{}
-	w.settleRuntime()
-	w.goroutines, w.heap = runtime.NumGoroutine(), heapInUse()
-	w.rdb = w.client()
+	w.heap, w.goroutines = heapInUse(), runtime.NumGoroutine()
+	w.rdb = w.spec.client()
 	w.rdb.AddHook(syncHook{w})
 	first := w.spec.Load.Streams[0]
 	w.limiter, err = hybrid.New(w.rdb, first.limit(), hybrid.Config{
 		Name: limiterName, Mode: w.spec.Mode, Classes: w.spec.Load.Classes,
 		LimitFor: func(key string) hybridlimit.Limit {
 			for _, s := range w.spec.Load.Streams {
-				if len(key) > len(s.Prefix) && key[:len(s.Prefix)] == s.Prefix {
+				if strings.HasPrefix(key, s.Prefix) {
 					return s.limit()
 				}
 			}
 			return first.limit()
 		},
 		Hub: hybrid.HubConfig{
-			FleetSize: w.spec.FleetSize, Functions: w.spec.Functions, Logger: slog.New(w.log),
+			FleetSize: w.spec.FleetSize, Functions: w.spec.Functions, Logger: slog.New(slog.DiscardHandler),
 			Breaker: breaker.Config{OnChange: func(c breaker.Change) {
-				w.journal.write(record{kind: recordBreaker, key: uint16(c.From), units: int32(c.To), begin: w.journal.clock.now()})
+				w.journal.write(record{
+					kind: recordBreaker, key: uint16(c.From), units: int32(c.To), begin: w.journal.clock.now(),
+				})
 			}},
 		},
 	})
@@ -135,37 +144,34 @@ func (w *worker) open() (err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return w.limiter.Ready(ctx)
+	// On a busy machine, Redis may not have answered in the time that Ready waits.
+	return until(ctx, patience, "the limiter is ready", func() bool { return w.limiter.Ready(ctx) == nil })
 }
 
-// client returns a client with the defaults of go-redis, except that it dials
-// the proxies.
-func (w *worker) client() redis.UniversalClient {
+// client returns a client with the defaults of go-redis, except that it dials the proxies.
+func (s spec) client() redis.UniversalClient {
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if proxy, ok := w.spec.Dial[addr]; ok {
+		if proxy, ok := s.Dial[addr]; ok {
 			addr = proxy
 		}
 		return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, addr)
 	}
-	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	switch w.spec.Topology {
-	case topologySentinel:
-		return redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: sentinelMaster, SentinelAddrs: w.spec.Addrs, Dialer: dial,
-		})
-	case topologyCluster:
-		return redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: w.spec.Addrs, Dialer: dial, MaintNotificationsConfig: quiet,
-		})
-	default:
-		return redis.NewClient(&redis.Options{
-			Addr: w.spec.Addrs[0], Dialer: dial, MaintNotificationsConfig: quiet,
-		})
+	o := &redis.UniversalOptions{
+		Addrs: s.Addrs, Dialer: dial, IsClusterMode: s.Topology == topologyCluster,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
+	if s.Topology == topologySentinel {
+		o.MasterName = sentinelMaster
+	}
+	return redis.NewUniversalClient(o)
 }
 
-func (w *worker) obey(o order) report {
+func (w *worker) obey(o order) (report, error) {
 	switch o {
+	case orderOpen:
+		if err := w.open(); err != nil {
+			return report{}, err
+		}
 	case orderStart:
 		w.start()
 	case orderStop:
@@ -175,16 +181,16 @@ func (w *worker) obey(o order) report {
 	case orderBaseline:
 		r := w.report()
 		r.Heap = heapInUse()
-		return r
+		return r, nil
 	case orderShutdown:
-		return w.shutdown()
+		return w.shutdown(), nil
 	}
-	return w.report()
+	return w.report(), nil
 }
 
-// books returns the report with the units in hand by key. The calls to Redis are
-// counted first, so that a call that begins meanwhile shows in the next report.
-func (w *worker) books() report {
+// books returns the report with the units in hand by key. The calls to Redis are counted first, so that a call that
+// begins meanwhile shows in the next report.
+func (w *worker) books() (report, error) {
 	begun, flying := w.begun.Load(), w.flying.Load()
 	r := w.report()
 	r.Syncs, r.Flying, r.Held = begun, flying, map[string]int64{}
@@ -196,8 +202,7 @@ func (w *worker) books() report {
 			for _, view := range w.views {
 				in, err := view.Inspect(context.Background(), s.key(i))
 				if err != nil {
-					r.Err = err.Error()
-					return r
+					return r, err
 				}
 				if in.Leased > 0 {
 					r.Held[s.key(i)] += in.Leased
@@ -205,15 +210,18 @@ func (w *worker) books() report {
 			}
 		}
 	}
-	return r
+	return r, nil
 }
 
-// report returns the state of the worker. The heap is measured only on request.
+// report returns the state of the worker, with the counts of all classes together. The heap is measured only on
+// request.
 func (w *worker) report() report {
 	r := report{
-		Stats: w.stats(), Hub: w.limiter.Hub().Stats(),
-		Goroutines: runtime.NumGoroutine(), Before: w.goroutines, HeapBefore: w.heap, Logged: w.log.take(),
-		Beside: w.beside.Report(),
+		Stats: w.limiter.Stats(), Hub: w.limiter.Hub().Stats(), Beside: w.beside.Report(),
+		Goroutines: runtime.NumGoroutine(), Before: w.goroutines, HeapBefore: w.heap,
+	}
+	for _, c := range w.spec.Load.Classes {
+		neighbours.AddStats(&r.Stats, w.views[c.Name].Stats())
 	}
 	if failed := w.failed.Load(); failed != nil {
 		r.Failed = *failed
@@ -221,20 +229,7 @@ func (w *worker) report() report {
 	return r
 }
 
-// stats returns the counts of all classes together.
-func (w *worker) stats() hybrid.Stats {
-	sum := w.limiter.Stats()
-	for name, view := range w.views {
-		if name == "" {
-			continue
-		}
-		neighbours.AddStats(&sum, view.Stats())
-	}
-	return sum
-}
-
-// shutdown settles and closes, and waits until go-redis has ended its
-// goroutines.
+// shutdown settles and closes, and waits until go-redis has ended its goroutines.
 func (w *worker) shutdown() report {
 	w.halt()
 	w.beside.Land()
@@ -242,34 +237,25 @@ func (w *worker) shutdown() report {
 	defer cancel()
 	err := w.limiter.Shutdown(ctx)
 	r := w.report()
-	if r.Settled = err == nil; err != nil {
+	if err != nil {
 		r.Unsettled = err.Error()
 	}
-	w.limiter, w.views, w.beside, w.rdb = nil, nil, nil, closed(w.rdb)
+	w.rdb.Close()
+	w.limiter, w.views, w.beside, w.rdb = nil, nil, nil, nil
 	for range 200 {
-		if w.settleRuntime(); runtime.NumGoroutine() <= w.goroutines {
+		if heapInUse(); runtime.NumGoroutine() <= w.goroutines {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	r.Goroutines, r.Heap = runtime.NumGoroutine(), heapInUse()
-	if r.Goroutines > r.Before {
+	if r.Goroutines, r.Heap = runtime.NumGoroutine(), heapInUse(); r.Goroutines > r.Before {
 		buf := make([]byte, 1<<16)
 		r.Stacks = string(buf[:runtime.Stack(buf, true)])
 	}
 	return r
 }
 
-func closed(rdb redis.UniversalClient) redis.UniversalClient {
-	rdb.Close()
-	return nil
-}
-
-func (w *worker) settleRuntime() {
-	runtime.GC()
-	runtime.GC() // the second one frees the objects that finalizers released
-}
-
+// heapInUse returns the bytes in use. The second collection frees the objects that finalizers released.
 func heapInUse() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -299,8 +285,8 @@ func (w *worker) start() {
 			wg.Go(func() { w.pace(uint8(i), s, g, done) })
 		}
 	}
-	wg.Go(func() { w.callNeighbours(done) })
-	w.stop = sync.OnceFunc(func() { close(done); wg.Wait() })
+	stopNeighbours := repeat(neighbourEvery, func() { wg.Go(w.beside.Call) })
+	w.stop = sync.OnceFunc(func() { close(done); stopNeighbours(); wg.Wait() })
 }
 
 func (w *worker) halt() {
@@ -309,20 +295,18 @@ func (w *worker) halt() {
 	}
 }
 
-// pace makes the calls of one goroutine in groups, each group when it is due: in
-// pairs, or in spikes. Groups that were missed while the machine stood still are
-// left out. The last call of a group is warm: those before have loaded the
-// processor's caches. Cold calls of a goroutine that wakes up rarely would mostly
-// measure the caches.
+// pace makes the calls of one goroutine in groups, each group when it is due: in pairs, or in spikes. Groups that were
+// missed while the machine stood still are left out. The last call of a group is warm: those before have loaded the
+// processor's caches. Cold calls of a goroutine that wakes up rarely would mostly measure the caches.
 func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
 	view, group := w.views[s.Class], make([]record, max(s.AtOnce, 2))
-	every := time.Duration(len(group)) * time.Second * time.Duration(w.spec.Load.Goroutines) / time.Duration(s.PerSecond)
-	due := time.Now().Add(every * time.Duration(g) / time.Duration(w.spec.Load.Goroutines))
+	goroutines := w.spec.Load.Goroutines
+	every := time.Duration(len(group)) * time.Second * time.Duration(goroutines) / time.Duration(s.PerSecond)
+	due := time.Now().Add(every * time.Duration(g) / time.Duration(goroutines))
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
-	// The goroutines divide the keys among themselves, or take turns if there
-	// are few keys.
-	for key := g % s.Keys; ; key = (key + w.spec.Load.Goroutines) % s.Keys {
+	// The goroutines divide the keys among themselves, or take turns if there are few keys.
+	for key := g % s.Keys; ; key = (key + goroutines) % s.Keys {
 		select {
 		case <-done:
 			return
@@ -347,24 +331,8 @@ func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
 	}
 }
 
-// callNeighbours makes calls to the other limiters of the hub.
-func (w *worker) callNeighbours(done <-chan struct{}) {
-	var calls sync.WaitGroup
-	defer calls.Wait()
-	for tick := time.NewTicker(neighbourEvery); ; {
-		select {
-		case <-done:
-			tick.Stop()
-			return
-		case <-tick.C:
-			calls.Go(w.beside.Call)
-		}
-	}
-}
-
-// timeLocal times calls for the same key that need neither Redis nor a breaker. Together
-// they take about as long as a decision while the breaker is open, so the machine
-// delays both equally often.
+// timeLocal times calls for the same key that need neither Redis nor a breaker. Together they take about as long as a
+// decision while the breaker is open, so the machine delays both equally often.
 func (w *worker) timeLocal(key string) time.Duration {
 	var failed error
 	from := time.Now()
@@ -374,10 +342,7 @@ func (w *worker) timeLocal(key string) time.Duration {
 		}
 	}
 	took := time.Since(from)
-	if failed != nil {
-		text := failed.Error()
-		w.failed.CompareAndSwap(nil, &text)
-	}
+	w.note(failed)
 	return took
 }
 
@@ -385,13 +350,18 @@ func (w *worker) call(view *hybrid.Limiter, key string) record {
 	from := time.Now()
 	res, err := view.Allow(context.Background(), key)
 	took := time.Since(from)
-	if err != nil {
-		text := err.Error()
-		w.failed.CompareAndSwap(nil, &text)
-	}
+	w.note(err)
 	return record{
 		kind: recordDecision, allowed: res.Allowed, failed: err != nil, source: res.Source,
 		units: int32(res.Granted), begin: w.journal.clock.at(from), took: took,
+	}
+}
+
+// note keeps the first error.
+func (w *worker) note(err error) {
+	if err != nil {
+		text := err.Error()
+		w.failed.CompareAndSwap(nil, &text)
 	}
 }
 
@@ -414,63 +384,9 @@ func (h syncHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		defer h.worker.flying.Add(-1)
 		from := time.Now()
 		err := next(ctx, cmd)
-		journal := h.worker.journal
-		journal.write(record{
-			kind: recordSync, failed: err != nil, begin: journal.clock.at(from), took: time.Since(from),
+		h.worker.journal.write(record{
+			kind: recordSync, failed: err != nil, begin: h.worker.journal.clock.at(from), took: time.Since(from),
 		})
 		return err
 	}
-}
-
-// lineLog keeps the lines that the limiter logs: the first hundred since the
-// last take.
-type lineLog struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (l *lineLog) Enabled(context.Context, slog.Level) bool { return true }
-func (l *lineLog) WithAttrs([]slog.Attr) slog.Handler       { return l }
-func (l *lineLog) WithGroup(string) slog.Handler            { return l }
-
-func (l *lineLog) Handle(_ context.Context, r slog.Record) error {
-	line := r.Message
-	r.Attrs(func(a slog.Attr) bool { line += fmt.Sprint(" ", a); return true })
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.lines) < 100 {
-		l.lines = append(l.lines, line)
-	}
-	return nil
-}
-
-func (l *lineLog) take() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := l.lines
-	l.lines = nil
-	return out
-}
-
-type noLog struct{}
-
-func (noLog) Printf(context.Context, string, ...any) {}
-
-// isWorker runs this process as a worker, and exits, if it was started as one.
-func isWorker() {
-	if of := os.Getenv(callsEnv); of != "" {
-		if err := runCalls(of, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	if os.Getenv(workerEnv) == "" {
-		return
-	}
-	if err := workerMain(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
 }

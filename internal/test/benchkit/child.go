@@ -59,3 +59,6 @@ func (c *Child) Receive(reply any) error { return c.dec.Decode(reply) }
 
 // Close ends the input of the child, and waits for its end.
 func (c *Child) Close() error { return errors.Join(c.in.Close(), c.cmd.Wait()) }
+
+// Signal sends a signal to the child.
+func (c *Child) Signal(s os.Signal) error { return c.cmd.Process.Signal(s) }

@@ -31,7 +31,7 @@ func TestTestsInTheDocumentsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := 0
-	for _, page := range append(pages, "README.md", "SECURITY.md", "CONTRIBUTING.md", "bench/CHAOS.md") {
+	for _, page := range append(pages, "README.md", "SECURITY.md", "CONTRIBUTING.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
