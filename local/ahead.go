@@ -9,12 +9,11 @@ import (
 
 // ahead records the bookings of a bucket, from the first reservation of a key on.
 //
-// A caller that books units before they have refilled gets a time. A cancelled
-// booking without later ones gives back all its units. Later bookings keep their
-// times. So a cancelled booking before them gives back only the units that they have
-// not booked ahead, as a reservation of golang.org/x/time/rate does. If all came
-// back, a new call could take a whole burst at the time of the later bookings. The
-// rest is a gap. It comes back when all bookings behind it are cancelled.
+// A caller that books units before they have refilled gets a time. A cancelled booking without later ones gives back
+// all its units. Later bookings keep their times. So a cancelled booking before them gives back only the units that
+// they have not booked ahead, as a reservation of golang.org/x/time/rate does. If all came back, a new call could take
+// a whole burst at the time of the later bookings. The rest is a gap. It comes back when all bookings behind it are
+// cancelled.
 type ahead struct {
 	given float64 // units given back so far: see tokens.undo
 	tail  int64   // units booked ahead so far, less units cancelled at the end
@@ -22,9 +21,8 @@ type ahead struct {
 	gaps  []gap   // from base on, in order, none adjacent
 }
 
-// gap is a run of adjacent bookings that were cancelled while others stood behind
-// them. from and to are positions of the tail. kept is the number of units that have
-// not come back.
+// gap is a run of adjacent bookings that were cancelled while others stood behind them. from and to are positions of
+// the tail. kept is the number of units that have not come back.
 type gap struct{ from, to, kept int64 }
 
 // seal separates later bookings from earlier ones.
@@ -38,8 +36,8 @@ func (a *ahead) join(n int64, first bool) {
 	a.tail += n
 }
 
-// leave returns the largest number of units that come back for a receipt, including
-// the gaps that are now at the end. debt: the level is below zero.
+// leave returns the largest number of units that come back for a receipt, including the gaps that are now at the end.
+// debt: the level is below zero.
 func (a *ahead) leave(r receipt, debt bool) int64 {
 	if !debt {
 		a.seal()

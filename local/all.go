@@ -61,8 +61,8 @@ func allowJointAt(ctx context.Context, now time.Time, asks []joint, each []hybri
 	return res, nil
 }
 
-// tellEach writes the answer of its limit into every ask. Asks for one key share the
-// answer, but each has its own units.
+// tellEach writes the answer of its limit into every ask. Asks for one key share the answer, but each has its own
+// units.
 func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part) {
 	for i := range each {
 		for _, p := range parts {
@@ -127,8 +127,8 @@ func partsOf(ctx context.Context, asks []joint) ([]*part, error) {
 	return parts, nil
 }
 
-// lockAll locks the shards of all parts, unless there is an error. LimitFor is
-// called under no lock, so a question costs another round.
+// lockAll locks the shards of all parts, unless there is an error. LimitFor is called under no lock, so a question
+// costs another round.
 func lockAll(parts []*part, now time.Time) error {
 	for {
 		for i, p := range parts {
@@ -183,8 +183,8 @@ func unlockAll(parts []*part) {
 // look finds the entry of the part's key, which another part may have evicted since.
 func (p *part) look() { p.place.entry, _ = p.place.keys.Get(p.Key) }
 
-// try returns the answer for the part's units, and takes none. It counts as a use of
-// a key that is held, so that a key that is always denied is not dropped.
+// try returns the answer for the part's units, and takes none. It counts as a use of a key that is held, so that a key
+// that is always denied is not dropped.
 func (p *part) try(now time.Time) hybridlimit.Result {
 	l, at := p.Limiter, &p.place
 	p.look()

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// tokens is the state of a token bucket, and of a leaky bucket that polices: the units
-// at a time. It is the arithmetic of a rate.Limiter of golang.org/x/time, to the bit
-// (TestBucketIsTimeRate), without the parts that a shard has already: a lock, a
-// time.Time and a copy of the limit.
+// tokens is the state of a token bucket, and of a leaky bucket that polices: the units at a time. It is the arithmetic
+// of a rate.Limiter of golang.org/x/time, to the bit (TestBucketIsTimeRate), without the parts that a shard has
+// already: a lock, a time.Time and a copy of the limit.
 type tokens struct {
 	level float64 // negative in debt
 	last  time.Duration
@@ -49,16 +48,13 @@ func (b *tokens) look(p *plan, now time.Duration, n int64) look {
 	return l
 }
 
-// wait returns the time from now until n ≤ burst units are admitted. level is the level
-// at now.
+// wait returns the time from now until n ≤ burst units are admitted. level is the level at now.
 //
-// The product here and the sum in refilled round differently, so wait checks whether the
-// time is right, and searches upwards. (A search downwards too would find the very first
-// nanosecond. But it would turn 100 ms into 99.999999 ms wherever the last digit of a
-// float64 is too small.) The check takes as long as the rest. It can be left out for a
-// short limit, of at most 2⁴⁵ ns (9 hours) to full. The rounding to whole nanoseconds may
-// lack half a nanosecond of refill, and admits forgives a whole one. The other
-// roundings are less than a quarter of one: 2⁻⁴⁹ of a burst.
+// The product here and the sum in refilled round differently, so wait checks whether the time is right, and searches
+// upwards. (A search downwards too would find the very first nanosecond. But it would turn 100 ms into 99.999999 ms
+// wherever the last digit of a float64 is too small.) The check takes as long as the rest. It can be left out for a
+// short limit, of at most 2⁴⁵ ns (9 hours) to full. The rounding to whole nanoseconds may lack half a nanosecond of
+// refill, and admits forgives a whole one. The other roundings are less than a quarter of one: 2⁻⁴⁹ of a burst.
 func (b *tokens) wait(p *plan, now time.Duration, level float64, n int64) time.Duration {
 	missing := float64(n) - level
 	if missing <= p.slack {
@@ -108,12 +104,10 @@ func (b *tokens) mark(p *plan, now time.Duration) mark {
 	return mark{at: now, level: b.at(p, now)}
 }
 
-// undo gives back n, less the units that would have overflowed since if they had not
-// been taken. Without the call, the level would have been n higher, but at most the
-// burst. The highest level since is unknown. It is bounded by peak: the level at the
-// mark, plus all refill and all units given back since. So undo never gives back too
-// much, and gives back all while the bucket cannot have been full. ahead limits it
-// further, for later bookings.
+// undo gives back n, less the units that would have overflowed since if they had not been taken. Without the call, the
+// level would have been n higher, but at most the burst. The highest level since is unknown. It is bounded by peak: the
+// level at the mark, plus all refill and all units given back since. So undo never gives back too much, and gives back
+// all while the bucket cannot have been full. ahead limits it further, for later bookings.
 func (b *tokens) undo(p *plan, now time.Duration, m mark, given float64, n int64) float64 {
 	peak := m.level + given + p.perSecond*(now-m.at).Seconds()
 	return b.give(p, now, min(float64(n), float64(p.burst)-peak))

@@ -7,9 +7,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// AllowAtMost takes the available units of key, 0 to n. Granted is their number.
-// Allowed is true if it is above 0. n may be above the burst. AllowAtMost fails as
-// AllowN does.
+// AllowAtMost takes the available units of key, 0 to n. Granted is their number. Allowed is true if it is above 0. n
+// may be above the burst. AllowAtMost fails as AllowN does.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	return l.atMost(l.now(), key, n, l.request(ctx))
 }
@@ -41,12 +40,11 @@ func (l *Limiter) atMost(now time.Duration, key string, n int64, request string)
 	return res, nil
 }
 
-// Charge takes n units of key, whether they are available or not. It is for the
-// actual cost of a call that was admitted for an estimate. Missing units become a
-// debt. The refill pays the debt first, and later calls are denied until it is paid.
-// A debt is at most one burst; Charge drops units beyond that. The debt of a fixed
-// window is taken from the next window. Charge fails as AllowN does, but n may be
-// above the burst. Result.Granted is n, and Remaining is the number of units left.
+// Charge takes n units of key, whether they are available or not. It is for the actual cost of a call that was admitted
+// for an estimate. Missing units become a debt. The refill pays the debt first, and later calls are denied until it is
+// paid. A debt is at most one burst; Charge drops units beyond that. The debt of a fixed window is taken from the next
+// window. Charge fails as AllowN does, but n may be above the burst. Result.Granted is n, and Remaining is the number
+// of units left.
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	return l.charge(l.now(), key, n, l.request(ctx))
 }
@@ -73,17 +71,14 @@ func (l *Limiter) charge(now time.Duration, key string, n int64, request string)
 	return res, nil
 }
 
-// Refund gives back n units of key, for example for a call that was admitted and
-// did not happen. The key never holds more units than when it is full. A refund
-// names no window: it reduces the count of the current window, and then the count of
-// the window before, if that still counts. In a log it gives back the oldest units.
-// A key that is not held is full and stays full. Refund fails as AllowN does, but n
-// may be above the burst. Result.Granted is 0, and Remaining is the number of units
-// left.
+// Refund gives back n units of key, for example for a call that was admitted and did not happen. The key never holds
+// more units than when it is full. A refund names no window: it reduces the count of the current window, and then the
+// count of the window before, if that still counts. In a log it gives back the oldest units. A key that is not held is
+// full and stays full. Refund fails as AllowN does, but n may be above the burst. Result.Granted is 0, and Remaining is
+// the number of units left.
 //
-// If the key was full between the admission and the refund, the refill of that
-// time comes back twice. So the bound of the package comment holds for the units
-// admitted, less the units refunded, plus that refill. Cancel of a Reservation
+// If the key was full between the admission and the refund, the refill of that time comes back twice. So the bound of
+// the package comment holds for the units admitted, less the units refunded, plus that refill. Cancel of a Reservation
 // avoids this, because it knows the time at which its units were taken.
 func (l *Limiter) Refund(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
 	return l.refund(l.now(), key, n)

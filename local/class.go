@@ -9,12 +9,12 @@ import (
 // Class is a class of calls of a limiter: see Config.Classes.
 type Class = hybridlimit.Class
 
-// Class returns the view of a class that Config.Classes declares, or for hybridlimit.ClassCritical the limiter itself. A call
-// through a view is admitted only if it leaves the floor of the class. Result.Limit is the burst without it. A reservation of a
-// class books nothing ahead of a bucket. Charge is unconditional, and passes the floor.
+// Class returns the view of a class that Config.Classes declares, or for hybridlimit.ClassCritical the limiter itself.
+// A call through a view is admitted only if it leaves the floor of the class. Result.Limit is the burst without it. A
+// reservation of a class books nothing ahead of a bucket. Charge is unconditional, and passes the floor.
 //
-// A view shares keys, limits and Close with the limiter. The views of a limiter join each other in AllowJoint. The error is
-// ErrInvalid for any other name.
+// A view shares keys, limits and Close with the limiter. The views of a limiter join each other in AllowJoint. The
+// error is ErrInvalid for any other name.
 func (l *Limiter) Class(name string) (*Limiter, error) {
 	place, err := l.classes.Find("local", l.cfg.Name, name)
 	if err != nil {
@@ -23,8 +23,8 @@ func (l *Limiter) Class(name string) (*Limiter, error) {
 	return l.views[place], nil
 }
 
-// ForClass is Class for adapters, which take the name from a request. A name that is not declared gets the class with the
-// largest floor: only a known name can be critical. A limiter without classes returns itself. It never fails.
+// ForClass is Class for adapters, which take the name from a request. A name that is not declared gets the class with
+// the largest floor: only a known name can be critical. A limiter without classes returns itself. It never fails.
 func (l *Limiter) ForClass(name string) hybridlimit.Limiter { return l.views[l.classes.For(name)] }
 
 var _ hybridlimit.Classer = (*Limiter)(nil)

@@ -13,12 +13,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/shards"
 )
 
-// ConcurrencyLimiter limits the calls that run at once, for many keys, in this
-// process only. Make one with NewConcurrency. It is safe for concurrent use.
+// ConcurrencyLimiter limits the calls that run at once, for many keys, in this process only. Make one with
+// NewConcurrency. It is safe for concurrent use.
 //
-// A call holds its permits until it releases them: there is no expiry, so a call
-// that never releases holds them for ever. A key is in memory while calls of it run
-// or wait, and never evicted then. A key with one running call needs 140
+// A call holds its permits until it releases them: there is no expiry, so a call that never releases holds them for
+// ever. A key is in memory while calls of it run or wait, and never evicted then. A key with one running call needs 140
 // bytes and its name, within a tenth.
 type ConcurrencyLimiter struct {
 	cfg    ConcurrencyConfig // defaults filled in
@@ -39,11 +38,11 @@ var (
 // retryHint is the RetryAfter of a denial. The end of a call is not known before.
 const retryHint = time.Second
 
-// NewConcurrency makes a limiter of calls in flight: a limit of
-// hybridlimit.Concurrent, Unlimited or Blocked. It starts no goroutine.
+// NewConcurrency makes a limiter of calls in flight: a limit of hybridlimit.Concurrent, Unlimited or Blocked. It starts
+// no goroutine.
 //
-// The error is a *hybridlimit.InvalidError with all violations of limit and cfg, or
-// wraps hybridlimit.ErrUnsupported for the limit of a rate.
+// The error is a *hybridlimit.InvalidError with all violations of limit and cfg, or wraps hybridlimit.ErrUnsupported
+// for the limit of a rate.
 func NewConcurrency(limit hybridlimit.Limit, cfg ConcurrencyConfig) (*ConcurrencyLimiter, error) {
 	if err := cfg.check(limit); err != nil {
 		return nil, err
@@ -79,17 +78,15 @@ func (l *ConcurrencyLimiter) Acquire(ctx context.Context, key string) (hybridlim
 	return l.AcquireN(ctx, key, 1)
 }
 
-// AcquireN acquires n permits of key, all or none, for one call. Without n free
-// permits it waits, at most for ConcurrencyConfig.MaxWait and until ctx ends. The
-// call is then denied: the Result says so, and the Permit is zero.
+// AcquireN acquires n permits of key, all or none, for one call. Without n free permits it waits, at most for
+// ConcurrencyConfig.MaxWait and until ctx ends. The call is then denied: the Result says so, and the Permit is zero.
 //
-// Release the Permit when the call ends, also after a panic. Remaining is the number
-// of free permits. RetryAfter of a denial is a hint of 1 s, because the end
-// of a call is not known before. For an n above the limit it is hybridlimit.Never, without a wait.
+// Release the Permit when the call ends, also after a panic. Remaining is the number of free permits. RetryAfter of a
+// denial is a hint of 1 s, because the end of a call is not known before. For an n above the limit it is
+// hybridlimit.Never, without a wait.
 //
-// The errors are hybridlimit.ErrEmptyKey, ErrKeyTooLong, ErrCost, ErrClosed,
-// ErrTooManyKeys, the error of ctx, and the *hybridlimit.InvalidError of a limit from
-// LimitFor. Nothing is held then.
+// The errors are hybridlimit.ErrEmptyKey, ErrKeyTooLong, ErrCost, ErrClosed, ErrTooManyKeys, the error of ctx, and the
+// *hybridlimit.InvalidError of a limit from LimitFor. Nothing is held then.
 func (l *ConcurrencyLimiter) AcquireN(ctx context.Context, key string, n int64) (hybridlimit.Permit, hybridlimit.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return hybridlimit.Permit{}, hybridlimit.Result{}, fmt.Errorf("local: %w", err)
@@ -139,8 +136,7 @@ func (l *ConcurrencyLimiter) AcquireN(ctx context.Context, key string, n int64) 
 	return l.wait(ctx, c, w)
 }
 
-// check returns the error of a call, and the permits of the key's own limit, or
-// ofShard.
+// check returns the error of a call, and the permits of the key's own limit, or ofShard.
 func (l *ConcurrencyLimiter) check(key string, n int64) (own int64, err error) {
 	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
 		return 0, fmt.Errorf("local: %w", err)
@@ -224,8 +220,8 @@ func (l *ConcurrencyLimiter) result(most, free int64) hybridlimit.Result {
 	return res
 }
 
-// Peek returns the answer that a call of one permit would get without a wait, and
-// acquires nothing. It fails as Acquire does.
+// Peek returns the answer that a call of one permit would get without a wait, and acquires nothing. It fails as Acquire
+// does.
 func (l *ConcurrencyLimiter) Peek(_ context.Context, key string) (hybridlimit.Result, error) {
 	own, err := l.check(key, 1)
 	if err != nil {
@@ -251,8 +247,7 @@ func (l *ConcurrencyLimiter) Peek(_ context.Context, key string) (hybridlimit.Re
 	return res, nil
 }
 
-// Running returns the number of permits of a key that are held. It works after Close
-// too.
+// Running returns the number of permits of a key that are held. It works after Close too.
 func (l *ConcurrencyLimiter) Running(key string) int64 {
 	hash := maphash.String(l.seed, key)
 	s := l.shard(hash)
@@ -267,12 +262,11 @@ func (l *ConcurrencyLimiter) Running(key string) int64 {
 // Len returns the number of keys with running or waiting calls.
 func (l *ConcurrencyLimiter) Len() int { return int(l.keys.Load()) }
 
-// SetLimit changes the limit of all keys without a limit of their own (from
-// ConcurrencyConfig.LimitFor). With more permits, waiting calls are served at once.
-// With fewer, running calls stay, and no call is admitted until they are fewer than
-// the limit. A waiting call that needs more than the limit is denied at once.
-// Unlimited and Blocked are limits too. The error is a *hybridlimit.InvalidError, or
-// wraps hybridlimit.ErrClosed; nothing has changed then. SetLimit visits all keys.
+// SetLimit changes the limit of all keys without a limit of their own (from ConcurrencyConfig.LimitFor). With more
+// permits, waiting calls are served at once. With fewer, running calls stay, and no call is admitted until they are
+// fewer than the limit. A waiting call that needs more than the limit is denied at once. Unlimited and Blocked are
+// limits too. The error is a *hybridlimit.InvalidError, or wraps hybridlimit.ErrClosed; nothing has changed then.
+// SetLimit visits all keys.
 func (l *ConcurrencyLimiter) SetLimit(limit hybridlimit.Limit) error {
 	most, err := permitsOf(limit)
 	if err != nil {
@@ -309,9 +303,8 @@ func (l *ConcurrencyLimiter) Policy(key string) hybridlimit.Policy {
 	return hybridlimit.Policy{Name: l.cfg.Name, Limit: limit}
 }
 
-// Close denies all further calls with hybridlimit.ErrClosed, those that wait too.
-// Permits of running calls stay valid until they are released. Close is idempotent,
-// and its error is always nil.
+// Close denies all further calls with hybridlimit.ErrClosed, those that wait too. Permits of running calls stay valid
+// until they are released. Close is idempotent, and its error is always nil.
 func (l *ConcurrencyLimiter) Close() error {
 	l.changing.Lock()
 	defer l.changing.Unlock()

@@ -102,8 +102,8 @@ func (e *entry) refund(now time.Duration, n int64) {
 	}
 }
 
-// charge takes units, whether they are available or not. It separates the bookings
-// after it from the bookings before it.
+// charge takes units, whether they are available or not. It separates the bookings after it from the bookings before
+// it.
 func (e *entry) charge(now time.Duration, n int64) {
 	if e.book != nil {
 		e.book.seal()

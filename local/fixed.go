@@ -2,10 +2,9 @@ package local
 
 import "time"
 
-// fixed is the state of a fixed window: the units used in the window that ends at
-// end. The zero value is an unused key. Windows are aligned to Unix time at the
-// limiter's start and counted from there by the monotonic clock, so that setting the
-// wall clock makes no window longer or shorter.
+// fixed is the state of a fixed window: the units used in the window that ends at end. The zero value is an unused key.
+// Windows are aligned to Unix time at the limiter's start and counted from there by the monotonic clock, so that
+// setting the wall clock makes no window longer or shorter.
 //
 // When the period changes, the current window keeps its end.
 type fixed struct {

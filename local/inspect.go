@@ -13,9 +13,9 @@ func (l *Limiter) Peek(_ context.Context, key string) (hybridlimit.Result, error
 	return l.lookAt(l.now(), key, 1)
 }
 
-// PeekN returns the answer that AllowN would give, and takes nothing: Granted is 0.
-// It neither creates the key nor counts as a use of it. If the last call of the key
-// came with a limit (AllowLimit), PeekN uses that limit. It fails as AllowN does.
+// PeekN returns the answer that AllowN would give, and takes nothing: Granted is 0. It neither creates the key nor
+// counts as a use of it. If the last call of the key came with a limit (AllowLimit), PeekN uses that limit. It fails as
+// AllowN does.
 func (l *Limiter) PeekN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
 	return l.lookAt(l.now(), key, n)
 }
@@ -47,13 +47,11 @@ func (l *Limiter) lookAt(now time.Duration, key string, n int64) (hybridlimit.Re
 	return res, nil
 }
 
-// History returns the admissions of key that a log still counts, the oldest first,
-// with their request ids (hybridlimit.WithRequestID). Times are exact to the
-// nanosecond, in Unix time by the wall clock at the limiter's start. Units given
-// back and denied calls are not in it. History does not count as a use of the key. It
-// blocks the key's shard while it copies the entries. For other algorithms, which
-// keep no log, the error is hybridlimit.ErrUnsupported. Otherwise History fails as
-// Allow does.
+// History returns the admissions of key that a log still counts, the oldest first, with their request ids
+// (hybridlimit.WithRequestID). Times are exact to the nanosecond, in Unix time by the wall clock at the limiter's
+// start. Units given back and denied calls are not in it. History does not count as a use of the key. It blocks the
+// key's shard while it copies the entries. For other algorithms, which keep no log, the error is
+// hybridlimit.ErrUnsupported. Otherwise History fails as Allow does.
 func (l *Limiter) History(_ context.Context, key string) ([]hybridlimit.Admission, error) {
 	return l.history(l.now(), key)
 }
@@ -94,8 +92,8 @@ func (l *Limiter) request(ctx context.Context) string {
 	return hybridlimit.RequestID(ctx)
 }
 
-// Reset gives key the state of an unused one. A later Cancel gives back nothing of
-// an earlier reservation. It fails as Allow does.
+// Reset gives key the state of an unused one. A later Cancel gives back nothing of an earlier reservation. It fails as
+// Allow does.
 func (l *Limiter) Reset(_ context.Context, key string) error {
 	if err := l.checkKey(key); err != nil {
 		return err
@@ -110,9 +108,8 @@ func (l *Limiter) Reset(_ context.Context, key string) error {
 	return nil
 }
 
-// Len returns the number of keys held, including idle keys that no call has dropped
-// yet. After Close it is 0. Len locks one shard after the other, so its result is no
-// snapshot under load.
+// Len returns the number of keys held, including idle keys that no call has dropped yet. After Close it is 0. Len locks
+// one shard after the other, so its result is no snapshot under load.
 func (l *Limiter) Len() int {
 	n := 0
 	for i := range l.shards {
@@ -124,9 +121,8 @@ func (l *Limiter) Len() int {
 	return n
 }
 
-// Evicted returns the number of keys that were evicted before they were full again.
-// Each such key got at most one burst too much, and lost its debt. If the number
-// grows, MaxKeys is too small or a caller invents keys.
+// Evicted returns the number of keys that were evicted before they were full again. Each such key got at most one burst
+// too much, and lost its debt. If the number grows, MaxKeys is too small or a caller invents keys.
 func (l *Limiter) Evicted() uint64 {
 	var n uint64
 	for i := range l.shards {
@@ -138,8 +134,8 @@ func (l *Limiter) Evicted() uint64 {
 	return n
 }
 
-// Close frees all keys and ends every Wait. Later decisions fail with
-// hybridlimit.ErrClosed. It always returns nil, and closing again does nothing.
+// Close frees all keys and ends every Wait. Later decisions fail with hybridlimit.ErrClosed. It always returns nil, and
+// closing again does nothing.
 func (l *Limiter) Close() error {
 	l.closing.Do(func() { close(l.closed) })
 	for i := range l.shards {
@@ -151,12 +147,12 @@ func (l *Limiter) Close() error {
 	return nil
 }
 
-// Shutdown is Close. It exists so that a program can change the package of its limiter
-// without other changes: nothing has to be sent, so ctx has no effect.
+// Shutdown is Close. It exists so that a program can change the package of its limiter without other changes: nothing
+// has to be sent, so ctx has no effect.
 func (l *Limiter) Shutdown(context.Context) error { return l.Close() }
 
-// Ready returns nil, or hybridlimit.ErrClosed after Close. It exists for the same reason
-// as Shutdown: a limiter of one process is ready at once.
+// Ready returns nil, or hybridlimit.ErrClosed after Close. It exists for the same reason as Shutdown: a limiter of one
+// process is ready at once.
 func (l *Limiter) Ready(context.Context) error {
 	select {
 	case <-l.closed:

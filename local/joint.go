@@ -19,19 +19,17 @@ func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 	return ok && o != nil
 }
 
-// AllowJoint implements [hybridlimit.AllowAll]: a call under several limits (per
-// user, per address, for all), all or nothing. It holds the locks of all keys. It
-// checks all limits, and takes units only if all admit. If one limit denies, nothing
-// is taken from the others. Concurrent calls see no state in between.
+// AllowJoint implements [hybridlimit.AllowAll]: a call under several limits (per user, per address, for all), all or
+// nothing. It holds the locks of all keys. It checks all limits, and takes units only if all admit. If one limit
+// denies, nothing is taken from the others. Concurrent calls see no state in between.
 //
-// If limits deny, the result is that of the one with the longest RetryAfter. If all
-// admit, it is that of the one with the fewest units remaining. Policy names that
-// limit, so give the limiters names. Delay is the longest of all. Asks for one key of
-// one limiter add up.
+// If limits deny, the result is that of the one with the longest RetryAfter. If all admit, it is that of the one with
+// the fewest units remaining. Policy names that limit, so give the limiters names. Delay is the longest of all. Asks
+// for one key of one limiter add up.
 //
-// AllowJoint writes each limit's answer into its ask. It fails as AllowN does. The
-// error is ErrInvalid if there are no asks, or if a Limiter is nil (as an interface,
-// or as a pointer in it) or does not join. With an error nothing is taken.
+// AllowJoint writes each limit's answer into its ask. It fails as AllowN does. The error is ErrInvalid if there are no
+// asks, or if a Limiter is nil (as an interface, or as a pointer in it) or does not join. With an error nothing is
+// taken.
 func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
 	all := make([]joint, len(asks))
 	for i := range asks {

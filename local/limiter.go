@@ -14,11 +14,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/shards"
 )
 
-// Limiter is one limit for many keys, in this process only. Make one with New.
-// It is safe for concurrent use.
+// Limiter is one limit for many keys, in this process only. Make one with New. It is safe for concurrent use.
 //
-// Only Wait checks whether ctx has ended. The other methods wait only for locks
-// that are held for a memory operation. A log reads the request id from ctx.
+// Only Wait checks whether ctx has ended. The other methods wait only for locks that are held for a memory operation. A
+// log reads the request id from ctx.
 type Limiter struct {
 	*core
 
@@ -51,9 +50,8 @@ var _ hybridlimit.Limiter = (*Limiter)(nil)
 
 // New makes a limiter for any algorithm. It starts no goroutine.
 //
-// The error is a *hybridlimit.InvalidError with all violations of limit and cfg,
-// or wraps hybridlimit.ErrUnsupported for an algorithm that this package does not
-// know, and for hybridlimit.AlgConcurrent, which is for NewConcurrency.
+// The error is a *hybridlimit.InvalidError with all violations of limit and cfg, or wraps hybridlimit.ErrUnsupported
+// for an algorithm that this package does not know, and for hybridlimit.AlgConcurrent, which is for NewConcurrency.
 func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if err := check(limit, cfg); err != nil {
 		return nil, err
@@ -62,8 +60,8 @@ func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	return newLimiter(limit, cfg, shards.Count(cfg.MaxKeys, runtime.GOMAXPROCS(0)), time.Now()), nil
 }
 
-// newLimiter makes a limiter of arguments that check has accepted, with the
-// defaults set. shards is a power of two, at most MaxKeys.
+// newLimiter makes a limiter of arguments that check has accepted, with the defaults set. shards is a power of two, at
+// most MaxKeys.
 func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time) *Limiter {
 	l := &Limiter{
 		core:   &core{classes: classes.Of(cfg.Classes), closed: make(chan struct{})},
@@ -103,13 +101,11 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res hybridlimit.Result
 	return res, err
 }
 
-// AllowN takes n units of key, all or none. It fails, and takes nothing, with
-// hybridlimit.ErrEmptyKey, ErrKeyTooLong, ErrCost or ErrClosed, or with the
-// *hybridlimit.InvalidError of a limit from Config.LimitFor.
+// AllowN takes n units of key, all or none. It fails, and takes nothing, with hybridlimit.ErrEmptyKey, ErrKeyTooLong,
+// ErrCost or ErrClosed, or with the *hybridlimit.InvalidError of a limit from Config.LimitFor.
 //
-// An n above the burst is always denied: RetryAfter is hybridlimit.Never and
-// Source is SourceStatic. The other fields describe the key, which is neither
-// created nor changed.
+// An n above the burst is always denied: RetryAfter is hybridlimit.Never and Source is SourceStatic. The other fields
+// describe the key, which is neither created nor changed.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res hybridlimit.Result, err error) {
 	err = l.decide(&res, l.now(), key, n, nil, l.request(ctx))
 	return res, err
@@ -118,9 +114,8 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res hybridli
 // now returns the shard time. It reads one clock, and time.Now two.
 func (l *Limiter) now() time.Duration { return time.Since(l.start) }
 
-// decide takes n units or none, and writes the answer to res, which is zero. A Result
-// that is returned is copied twice, which takes as long as the lookup of a hot key. with
-// is the plan of a limit that comes with the call, or nil.
+// decide takes n units or none, and writes the answer to res, which is zero. A Result that is returned is copied twice,
+// which takes as long as the lookup of a hot key. with is the plan of a limit that comes with the call, or nil.
 func (l *Limiter) decide(res *hybridlimit.Result, now time.Duration, key string, n int64, with *plan, request string) error {
 	var at place
 	if err := l.lock(&at, now, key, n, with == nil); err != nil {
@@ -164,8 +159,8 @@ func (l *Limiter) decide(res *hybridlimit.Result, now time.Duration, key string,
 	return nil
 }
 
-// lock locks the shard of a key and sets at, which is zero, unless there is an error. asks
-// reports whether the call may ask LimitFor again about a key that is held.
+// lock locks the shard of a key and sets at, which is zero, unless there is an error. asks reports whether the call may
+// ask LimitFor again about a key that is held.
 func (l *Limiter) lock(at *place, now time.Duration, key string, n int64, asks bool) error {
 	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
 		return fmt.Errorf("local: %w", err)
@@ -215,8 +210,7 @@ func (at *place) limit(with *plan) *plan {
 	}
 }
 
-// result returns the Result for a look at a key. Its waits count from the
-// caller's time, which is behind the shard's.
+// result returns the Result for a look at a key. Its waits count from the caller's time, which is behind the shard's.
 func (l *Limiter) result(seen look, p *plan, behind time.Duration) hybridlimit.Result {
 	floor := l.floor(p)
 	return hybridlimit.Result{

@@ -6,15 +6,13 @@ import (
 	"time"
 )
 
-// journal is the state of a sliding log: the admitted units, in the order in which
-// they leave. Units leave a period after their admission, so the log always covers
-// a whole period. A changed period holds for later calls.
+// journal is the state of a sliding log: the admitted units, in the order in which they leave. Units leave a period
+// after their admission, so the log always covers a whole period. A changed period holds for later calls.
 //
-// An entry is a call of any cost and needs 24 bytes. Calls of the same nanosecond
-// share an entry. A call with a request id also has a note, of 40 bytes and the id,
-// and shares an entry only with calls of the same id. Each entry holds the sum of
-// all units up to it, so a search for the n-th unit needs ⌈log₂ entries⌉ steps.
-// Sums may wrap: only their differences count.
+// An entry is a call of any cost and needs 24 bytes. Calls of the same nanosecond share an entry. A call with a request
+// id also has a note, of 40 bytes and the id, and shares an entry only with calls of the same id. Each entry holds the
+// sum of all units up to it, so a search for the n-th unit needs ⌈log₂ entries⌉ steps. Sums may wrap: only their
+// differences count.
 type journal struct {
 	calls []call
 	gone  int   // entries at the front that have left
@@ -50,8 +48,8 @@ func (j *journal) used() int64 {
 	return j.calls[len(j.calls)-1].sum - j.base
 }
 
-// advance drops the entries that have left. An entry is dropped once, and moved at
-// most once for each dropped entry, so a call costs O(1) on average.
+// advance drops the entries that have left. An entry is dropped once, and moved at most once for each dropped entry, so
+// a call costs O(1) on average.
 func (j *journal) advance(now time.Duration) {
 	for j.gone < len(j.calls) && j.calls[j.gone].leaves <= now {
 		j.base = j.calls[j.gone].sum
@@ -71,8 +69,7 @@ func (j *journal) advance(now time.Duration) {
 // keepCalls is the largest number of entries that are not worth freeing, about 1 kB.
 const keepCalls = 64
 
-// add adds n units that leave a period from now. They come last, unless the period
-// has become shorter.
+// add adds n units that leave a period from now. They come last, unless the period has become shorter.
 func (j *journal) add(p *plan, now time.Duration, n int64) {
 	leaves, i := leaving(p, now), len(j.calls)
 	if i == j.gone {
@@ -185,8 +182,8 @@ func (j *journal) charge(p *plan, now time.Duration, n int64) {
 	}
 }
 
-// refund gives back the oldest units, which would leave first. So no period counts
-// less than the units admitted in it and kept.
+// refund gives back the oldest units, which would leave first. So no period counts less than the units admitted in it
+// and kept.
 func (j *journal) refund(_ *plan, now time.Duration, n int64) float64 {
 	j.advance(now)
 	back := min(n, j.used())

@@ -37,8 +37,8 @@ type permitKey struct {
 // ofShard is the permitKey.own of a key without a limit of its own.
 const ofShard int64 = -1
 
-// waiter is a call that waits for permits. The lock of its shard guards all fields but
-// ready, which is closed when the state changes.
+// waiter is a call that waits for permits. The lock of its shard guards all fields but ready, which is closed when the
+// state changes.
 type waiter struct {
 	n          int64
 	ready      chan struct{}
@@ -117,8 +117,8 @@ func (s *permitShard) settle(c *permitKey) {
 	}
 }
 
-// serve admits the calls that wait, in their order, as far as there are free permits.
-// It refuses those that need more than the limit.
+// serve admits the calls that wait, in their order, as far as there are free permits. It refuses those that need more
+// than the limit.
 func (s *permitShard) serve(c *permitKey) {
 	most := s.limit(c.own)
 	for w := c.first; w != nil && (w.n > most || w.n <= most-c.running); w = c.first {

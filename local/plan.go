@@ -8,8 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// plan has the constants derived from a valid limit. It never changes, and keys
-// share it. Times are measured from the limiter's start ("shard time").
+// plan has the constants derived from a valid limit. It never changes, and keys share it. Times are measured from the
+// limiter's start ("shard time").
 type plan struct {
 	limit  hybridlimit.Limit
 	period time.Duration
@@ -22,9 +22,8 @@ type plan struct {
 	origin time.Duration // windows: shard time 0 in Unix time
 }
 
-// newPlan makes the plan of a limit that check has accepted. Limiters started at
-// different times have the same windows, if their wall clocks agreed at the
-// start.
+// newPlan makes the plan of a limit that check has accepted. Limiters started at different times have the same windows,
+// if their wall clocks agreed at the start.
 func newPlan(limit hybridlimit.Limit, idle time.Duration, start time.Time) *plan {
 	if static(limit.Algorithm) {
 		return &plan{limit: limit, arith: arith{burst: limit.BurstSize()}, idle: idle}
@@ -44,8 +43,8 @@ func newPlan(limit hybridlimit.Limit, idle time.Duration, start time.Time) *plan
 	}
 }
 
-// fresh returns the time without a call after which a key is full. Units of a
-// sliding window count in the next window too.
+// fresh returns the time without a call after which a key is full. Units of a sliding window count in the next window
+// too.
 func fresh(limit hybridlimit.Limit) time.Duration {
 	if limit.Algorithm == hybridlimit.AlgSlidingWindow && limit.Period <= hybridlimit.Never/2 {
 		return 2 * limit.Period
@@ -53,8 +52,8 @@ func fresh(limit hybridlimit.Limit) time.Duration {
 	return limit.TimeToFull()
 }
 
-// windowStart returns the start of the window at now: a multiple of the period in
-// Unix time. It may lie before shard time 0.
+// windowStart returns the start of the window at now: a multiple of the period in Unix time. It may lie before shard
+// time 0.
 func (p *plan) windowStart(now time.Duration) time.Duration {
 	into := (p.origin + now) % p.period
 	if into < 0 { // a clock before 1970
@@ -63,17 +62,16 @@ func (p *plan) windowStart(now time.Duration) time.Duration {
 	return now - into
 }
 
-// mulDiv returns ⌊a·b/c⌋ and the remainder, for 0 ≤ a ≤ c or 0 ≤ b ≤ c, and 0 < c.
-// The product has 128 bits, the quotient fits.
+// mulDiv returns ⌊a·b/c⌋ and the remainder, for 0 ≤ a ≤ c or 0 ≤ b ≤ c, and 0 < c. The product has 128 bits, the
+// quotient fits.
 func mulDiv(a, b, c int64) (quo, rem int64) {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	q, r := bits.Div64(hi, lo, uint64(c))
 	return int64(q), int64(r)
 }
 
-// plans caches the plans of limits that come with calls, so that a call with a
-// recent limit neither validates nor allocates. Two limits that share a place
-// replace each other, which costs each about 200 ns.
+// plans caches the plans of limits that come with calls, so that a call with a recent limit neither validates nor
+// allocates. Two limits that share a place replace each other, which costs each about 200 ns.
 type plans [64]atomic.Pointer[plan]
 
 func (c *plans) slot(l hybridlimit.Limit) *atomic.Pointer[plan] {

@@ -5,23 +5,20 @@ import (
 	"time"
 )
 
-// queue is the state of a leaky bucket as a queue: the sub-units in it, and the time
-// at which they were counted. It is the virtual scheduling form of ITU-T I.371's
-// generic cell rate algorithm, with next_free = last + used/refill. A call starts
-// when the units before it have been served.
+// queue is the state of a leaky bucket as a queue: the sub-units in it, and the time at which they were counted. It is
+// the virtual scheduling form of ITU-T I.371's generic cell rate algorithm, with next_free = last + used/refill. A call
+// starts when the units before it have been served.
 //
-// It counts in sub-units: with g = gcd(Rate, Period in ns), a unit is Period/g
-// sub-units, and Rate/g sub-units are served per ns. So only waits are rounded: up to
-// whole ns. With the bound of Validate (2·Burst·Period/g + Rate/g ≤ 2⁵³ with the
-// period in µs), counts stay below 2⁶³.
+// It counts in sub-units: with g = gcd(Rate, Period in ns), a unit is Period/g sub-units, and Rate/g sub-units are
+// served per ns. So only waits are rounded: up to whole ns. With the bound of Validate (2·Burst·Period/g + Rate/g ≤ 2⁵³
+// with the period in µs), counts stay below 2⁶³.
 type queue struct {
 	used  int64 // sub-units not served yet at last, up to twice Burst in debt
 	last  time.Duration
 	turns *turns // from the first reservation until the queue is empty
 }
 
-// turns identifies places in a queue by the position of its tail, in sub-units,
-// before and after they were taken.
+// turns identifies places in a queue by the position of its tail, in sub-units, before and after they were taken.
 type turns struct {
 	tail int64
 	gaps []turn // cancelled places with other places behind them; in order, at most Burst
@@ -128,9 +125,9 @@ func (q *queue) mark(_ *plan, now time.Duration) mark {
 	return mark{at: now, turns: q.turns, tail: q.turns.tail}
 }
 
-// undo removes the place if it is the last one. Otherwise a new call in the place
-// could start together with an earlier one, which a queue must prevent. So the place
-// becomes a gap, which passes unused unless all places behind it are cancelled too.
+// undo removes the place if it is the last one. Otherwise a new call in the place could start together with an earlier
+// one, which a queue must prevent. So the place becomes a gap, which passes unused unless all places behind it are
+// cancelled too.
 func (q *queue) undo(p *plan, now time.Duration, m mark, _ float64, n int64) float64 {
 	q.advance(p, now)
 	if q.turns == nil || q.turns != m.turns { // empty since, or another limit
@@ -151,8 +148,7 @@ func (q *queue) undo(p *plan, now time.Duration, m mark, _ float64, n int64) flo
 	}
 }
 
-// gap adds a turn that will pass unused, and drops the gaps before front, which have
-// passed.
+// gap adds a turn that will pass unused, and drops the gaps before front, which have passed.
 func (t *turns) gap(g turn, front int64) {
 	t.gaps = slices.DeleteFunc(t.gaps, func(old turn) bool { return old.to <= front })
 	i := len(t.gaps)
@@ -170,12 +166,11 @@ func (t *turns) close(tail int64) int64 {
 	return tail
 }
 
-// longest is the length of the longest possible queue, in sub-units: Validate's bound
-// of 2⁵³ for twice the burst, converted from µs to ns.
+// longest is the length of the longest possible queue, in sub-units: Validate's bound of 2⁵³ for twice the burst,
+// converted from µs to ns.
 const longest = 1000 << 53
 
-// change keeps the content of the queue, in units, rounded up. It may exceed the size
-// of a new, shorter queue.
+// change keeps the content of the queue, in units, rounded up. It may exceed the size of a new, shorter queue.
 func (q *queue) change(from, to *plan, now time.Duration) {
 	q.advance(from, now)
 	q.turns = nil // they are in the old sub-units

@@ -10,8 +10,8 @@ import (
 
 // questions decides when LimitFor is asked again about a key that is held.
 type questions struct {
-	// voids counts the calls of Invalidate and InvalidateAll. An answer is void if the number has changed
-	// since its question: the question may be the older of the two.
+	// voids counts the calls of Invalidate and InvalidateAll. An answer is void if the number has changed since its
+	// question: the question may be the older of the two.
 	voids   atomic.Uint64
 	invalid atomic.Uint64
 }
@@ -28,14 +28,14 @@ type question struct {
 	err  error
 }
 
-// due reports whether LimitFor must be asked about the key. The shard is locked. asks
-// reports whether the call may ask about a key that is held.
+// due reports whether LimitFor must be asked about the key. The shard is locked. asks reports whether the call may ask
+// about a key that is held.
 func (l *Limiter) due(at *place, now time.Duration, asks bool) bool {
 	return at.entry == nil || asks && at.entry.asks.Due(int64(now))
 }
 
-// question begins a question that is due. The shard is locked. Until the answer has
-// come, other calls decide by the old limit and do not ask.
+// question begins a question that is due. The shard is locked. Until the answer has come, other calls decide by the old
+// limit and do not ask.
 func (l *Limiter) question(at *place, now time.Duration) question {
 	q := question{of: at.entry, voids: l.questions.voids.Load(), base: at.base.limit, next: refresh.Next(l.cfg.LimitRefresh, int64(now))}
 	if q.of != nil {
@@ -50,8 +50,8 @@ func (q *question) ask(l *Limiter, key string) {
 	q.done = true
 }
 
-// answer uses the answer to q, unless there was a newer question. The shard is locked,
-// and at.entry is the key's present one.
+// answer uses the answer to q, unless there was a newer question. The shard is locked, and at.entry is the key's
+// present one.
 func (l *Limiter) answer(at *place, now time.Duration, q *question) error {
 	q.done = false
 	e := at.entry
@@ -86,12 +86,11 @@ func (l *Limiter) answer(at *place, now time.Duration, q *question) error {
 	return nil
 }
 
-// Invalidate makes the next call for key ask Config.LimitFor for its limit, without
-// waiting for Config.LimitRefresh. Call it when a key gets another limit, for example
-// with a message about a customer's new plan. The answer changes the limit as SetLimit
-// does: used units stay used. Calls that have begun before may still be decided by the
-// old limit. A key that is not held needs no Invalidate, and it is no error. Without
-// Config.LimitFor nothing happens. Invalidate fails as Reset does.
+// Invalidate makes the next call for key ask Config.LimitFor for its limit, without waiting for Config.LimitRefresh.
+// Call it when a key gets another limit, for example with a message about a customer's new plan. The answer changes the
+// limit as SetLimit does: used units stay used. Calls that have begun before may still be decided by the old limit. A
+// key that is not held needs no Invalidate, and it is no error. Without Config.LimitFor nothing happens. Invalidate
+// fails as Reset does.
 func (l *Limiter) Invalidate(key string) error {
 	if err := l.checkKey(key); err != nil {
 		return err
@@ -109,9 +108,9 @@ func (l *Limiter) Invalidate(key string) error {
 	return nil
 }
 
-// InvalidateAll is Invalidate for all keys, for example after LimitFor's source was loaded
-// anew. It visits the keys that are held, under the lock of one shard after the other
-// (BenchmarkInvalidateAll has the time). A key whose limit has not changed keeps its units.
+// InvalidateAll is Invalidate for all keys, for example after LimitFor's source was loaded anew. It visits the keys
+// that are held, under the lock of one shard after the other (BenchmarkInvalidateAll has the time). A key whose limit
+// has not changed keeps its units.
 func (l *Limiter) InvalidateAll() error {
 	l.questions.voids.Add(1)
 	for i := range l.shards {
@@ -129,6 +128,6 @@ func (l *Limiter) InvalidateAll() error {
 	return nil
 }
 
-// InvalidLimits returns the number of answers of Config.LimitFor that were not valid,
-// so that a key that is held kept its limit.
+// InvalidLimits returns the number of answers of Config.LimitFor that were not valid, so that a key that is held kept
+// its limit.
 func (l *Limiter) InvalidLimits() uint64 { return l.questions.invalid.Load() }

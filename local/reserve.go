@@ -8,37 +8,28 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Reserve takes n units of key now, for use after Delay. It may take units that come
-// back later. It fails as AllowN does, and with hybridlimit.ErrExceedsBurst for an n
-// above the burst. The algorithms differ:
+// Reserve takes n units of key now, for use after Delay. It may take units that come back later. It fails as AllowN
+// does, and with hybridlimit.ErrExceedsBurst for an n above the burst. The algorithms differ:
 //
-//   - buckets: Reserve takes units that come back later, down to one burst of debt.
-//     Use after Delay keeps to the limit.
+//   - buckets: Reserve takes units that come back later, down to one burst of debt. Use after Delay keeps to the limit.
 //   - queue: Reserve takes a place in the queue. Delay is that of AllowN.
-//   - windows and log: Reserve takes available units, without Delay. A count of the
-//     past does not show the future; a record of the future would be another
-//     algorithm.
+//   - windows and log: Reserve takes available units, without Delay. A count of the past does not show the future; a
+//     record of the future would be another algorithm.
 //
-// If the units cannot be reserved, Allowed is false and RetryAfter is the time until
-// the next try.
+// If the units cannot be reserved, Allowed is false and RetryAfter is the time until the next try.
 //
-// Cancel gives the units back. Later reservations keep their times, so not all units
-// may come back:
+// Cancel gives the units back. Later reservations keep their times, so not all units may come back:
 //
-//   - buckets: the units come back that later reservations have not booked ahead, as
-//     with golang.org/x/time/rate. The rest comes back when the later reservations
-//     are cancelled too. Without later reservations, all come back. After Delay, or
-//     if other units were given back in between, only the units come back that
-//     certainly would not have overflowed since.
-//   - queue: the last place comes back, with the cancelled places directly before it.
-//     An earlier place passes unused: the places behind it keep their start, and a
-//     new call in it would start together with one of them.
-//   - windows and log: the units come back that still count in the window in which
-//     they were taken.
+//   - buckets: the units come back that later reservations have not booked ahead, as with golang.org/x/time/rate. The
+//     rest comes back when the later reservations are cancelled too. Without later reservations, all come back. After
+//     Delay, or if other units were given back in between, only the units come back that certainly would not have
+//     overflowed since.
+//   - queue: the last place comes back, with the cancelled places directly before it. An earlier place passes unused:
+//     the places behind it keep their start, and a new call in it would start together with one of them.
+//   - windows and log: the units come back that still count in the window in which they were taken.
 //
-// Cancel gives back nothing, without an error, if the key was reset, evicted or
-// dropped, or if the limiter was closed. After a change of the limit, a bucket or a
-// queue gets nothing back.
+// Cancel gives back nothing, without an error, if the key was reset, evicted or dropped, or if the limiter was closed.
+// After a change of the limit, a bucket or a queue gets nothing back.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
 	return l.reserve(l.now, key, n, l.request(ctx))
 }
@@ -62,8 +53,7 @@ func (l *Limiter) reserve(clock func() time.Duration, key string, n int64, reque
 type holding struct {
 	receipt
 	entry *entry
-	// soonest is the time until the units are available, if no other call takes
-	// any.
+	// soonest is the time until the units are available, if no other call takes any.
 	soonest time.Duration
 }
 

@@ -2,15 +2,13 @@ package local
 
 import "time"
 
-// sliding is the state of a sliding window. It has two counters: for the current
-// window and for the one before. It assumes that the units of the window before came
-// evenly. With f the elapsed part of the current window,
+// sliding is the state of a sliding window. It has two counters: for the current window and for the one before. It
+// assumes that the units of the window before came evenly. With f the elapsed part of the current window,
 //
 //	used = cur + prev·(1 − f)
 //
-// (Cloudflare, "How we built rate limiting capable of scaling to millions of
-// domains", 2017). It compares integers, cross-multiplied in 128 bits. Windows are
-// aligned as in fixed.
+// (Cloudflare, "How we built rate limiting capable of scaling to millions of domains", 2017). It compares integers,
+// cross-multiplied in 128 bits. Windows are aligned as in fixed.
 type sliding struct {
 	start     time.Duration // of the window; may lie before shard time 0
 	cur, prev int64
@@ -73,9 +71,8 @@ func (w *sliding) look(p *plan, now time.Duration, n int64) look {
 	return l
 }
 
-// wait solves cur + prev·(1 − f) + n ≤ Rate for f: in this window, or in the next,
-// where cur becomes prev. The estimate is equal on both sides of the border, and
-// time never increases it.
+// wait solves cur + prev·(1 − f) + n ≤ Rate for f: in this window, or in the next, where cur becomes prev. The estimate
+// is equal on both sides of the border, and time never increases it.
 func (w *sliding) wait(p *plan, now time.Duration, n int64) time.Duration {
 	elapsed, left := now-w.start, p.period-(now-w.start)
 	if free := p.burst - n - w.cur; free > 0 {
@@ -86,8 +83,8 @@ func (w *sliding) wait(p *plan, now time.Duration, n int64) time.Duration {
 	return left + decayed(p, w.cur, p.burst-n)
 }
 
-// decayed returns the first ns of a window at which the units of the window before
-// count at most free. It returns the period if that is so only at the end.
+// decayed returns the first ns of a window at which the units of the window before count at most free. It returns the
+// period if that is so only at the end.
 func decayed(p *plan, units, free int64) time.Duration {
 	if units <= free {
 		return 0
@@ -139,8 +136,8 @@ func (w *sliding) undo(p *plan, now time.Duration, m mark, _ float64, n int64) f
 	return float64(n)
 }
 
-// change keeps the counters if the period stays. With a new period, the estimate
-// becomes the count of the current window.
+// change keeps the counters if the period stays. With a new period, the estimate becomes the count of the current
+// window.
 func (w *sliding) change(from, to *plan, now time.Duration) {
 	w.advance(from, now)
 	if from.period == to.period {

@@ -10,23 +10,18 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/waiting"
 )
 
-// Wait takes n units of key and returns when they may be used. The Result
-// describes the moment at which the units were taken, with Delay 0, because the
-// delay is over. After an error the caller holds no units. The errors are:
+// Wait takes n units of key and returns when they may be used. The Result describes the moment at which the units were
+// taken, with Delay 0, because the delay is over. After an error the caller holds no units. The errors are:
 //
 //   - the errors of AllowN;
 //   - hybridlimit.ErrExceedsBurst for an n above the burst;
-//   - at once, an error that wraps context.DeadlineExceeded, if ctx ends before
-//     the units can be available;
-//   - the error of ctx, if it ends during the wait. The units are given back as by
-//     Cancel of a Reservation;
+//   - at once, an error that wraps context.DeadlineExceeded, if ctx ends before the units can be available;
+//   - the error of ctx, if it ends during the wait. The units are given back as by Cancel of a Reservation;
 //   - hybridlimit.ErrClosed, if the limiter is closed during the wait.
 //
-// Buckets and queues serve calls in order, up to a burst of debt or a full queue. A
-// queue also spaces the calls out. Beyond that, and always with windows and logs,
-// callers try again when they could succeed. The first caller to try gets the units,
-// so a large cost may wait long beside many small ones. Wait costs a timer and no
-// goroutine.
+// Buckets and queues serve calls in order, up to a burst of debt or a full queue. A queue also spaces the calls out.
+// Beyond that, and always with windows and logs, callers try again when they could succeed. The first caller to try
+// gets the units, so a large cost may wait long beside many small ones. Wait costs a timer and no goroutine.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	for {
 		if err := ctx.Err(); err != nil {
