@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 
 // defaultMaxKeys costs 22 MB when full (token buckets, 32-byte keys, measured).
 const defaultMaxKeys = 100_000
+
+// Class is a class of calls of a limiter: see Config.Classes.
+type Class = hybridlimit.Class
 
 // Config sets how a Limiter keeps its keys. The zero Config is ready to use.
 type Config struct {
@@ -56,18 +60,10 @@ type Config struct {
 
 // withDefaults sets the zero fields to their defaults. The limit must be valid.
 func (c Config) withDefaults(limit hybridlimit.Limit) Config {
-	if c.MaxKeys == 0 {
-		c.MaxKeys = defaultMaxKeys
-	}
-	if c.MaxKeyBytes == 0 {
-		c.MaxKeyBytes = hybridlimit.DefaultMaxKeyBytes
-	}
-	if c.LimitRefresh == 0 {
-		c.LimitRefresh = refresh.Default
-	}
-	if c.IdleAfter == 0 {
-		c.IdleAfter = limit.TimeToFull()
-	}
+	c.MaxKeys = cmp.Or(c.MaxKeys, defaultMaxKeys)
+	c.MaxKeyBytes = cmp.Or(c.MaxKeyBytes, hybridlimit.DefaultMaxKeyBytes)
+	c.LimitRefresh = cmp.Or(c.LimitRefresh, refresh.Default)
+	c.IdleAfter = cmp.Or(c.IdleAfter, limit.TimeToFull())
 	return c
 }
 
@@ -77,15 +73,7 @@ func check(limit hybridlimit.Limit, c Config) error {
 	var bad hybridlimit.Violations
 	bad.AddLimit(limit)
 	validLimit := len(bad) == 0
-	if c.Name != "" && !hybridlimit.CheckName(c.Name) {
-		bad.Add("Config.Name", c.Name, "must be 1 to 128 of [A-Za-z0-9_.-]")
-	}
-	if c.MaxKeys < 0 {
-		bad.Add("Config.MaxKeys", c.MaxKeys, "must not be negative")
-	}
-	if c.MaxKeyBytes < 0 {
-		bad.Add("Config.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
-	}
+	checkKeys(&bad, "Config.", c.Name, c.MaxKeys, c.MaxKeyBytes)
 	switch full := limit.TimeToFull(); {
 	case c.IdleAfter < 0:
 		bad.Add("Config.IdleAfter", c.IdleAfter, "must not be negative")
@@ -104,4 +92,17 @@ func check(limit hybridlimit.Limit, c Config) error {
 		return fmt.Errorf("local: %w: %v", hybridlimit.ErrUnsupported, limit.Algorithm)
 	}
 	return nil
+}
+
+// checkKeys adds the violations of the fields that Config and ConcurrencyConfig share.
+func checkKeys(bad *hybridlimit.Violations, config, name string, maxKeys, maxKeyBytes int) {
+	if name != "" && !hybridlimit.CheckName(name) {
+		bad.Add(config+"Name", name, "must be 1 to 128 of [A-Za-z0-9_.-]")
+	}
+	if maxKeys < 0 {
+		bad.Add(config+"MaxKeys", maxKeys, "must not be negative")
+	}
+	if maxKeyBytes < 0 {
+		bad.Add(config+"MaxKeyBytes", maxKeyBytes, "must not be negative")
+	}
 }

@@ -115,7 +115,6 @@ func (l *Limiter) reserveAt(clock func() time.Time, key string, n int64, request
 
 // held returns the entry of a key that is held.
 func (l *Limiter) held(key string) *entry {
-	at := l.place(key)
-	e, _ := at.keys.Peek(key)
+	e, _ := l.shards[l.index(key)].keys.Peek(key)
 	return e
 }

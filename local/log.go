@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sort"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit"
 )
 
 // journal is the state of a sliding log: the admitted units, in the order in which they leave. Units leave a period
@@ -99,26 +101,20 @@ func (c call) same(as *note) bool {
 	return c.note == as || c.note != nil && as != nil && *c.note == *as
 }
 
-// history returns the admissions that still count, the oldest first, in shard time.
-func (j *journal) history(now time.Duration) []logged {
+// history returns the admissions that still count, the oldest first. start is the time of shard time 0.
+func (j *journal) history(now time.Duration, start time.Time) []hybridlimit.Admission {
 	j.advance(now)
 	live, before := j.calls[j.gone:], j.base
-	log := make([]logged, 0, len(live))
+	log := make([]hybridlimit.Admission, 0, len(live))
 	for _, c := range live {
-		a := logged{c.leaves - j.period, c.sum - before, c.request()}
+		at := c.leaves - j.period
 		if c.note != nil {
-			a.at = c.note.at
+			at = c.note.at
 		}
-		log, before = append(log, a), c.sum
+		log = append(log, hybridlimit.Admission{At: start.Add(at).Round(0), Units: c.sum - before, RequestID: c.request()})
+		before = c.sum
 	}
 	return log
-}
-
-// logged is an admission in the log.
-type logged struct {
-	at      time.Duration
-	units   int64
-	request string
 }
 
 // remove takes up to n units out of entry i and returns their number.
@@ -150,10 +146,6 @@ func leaving(p *plan, now time.Duration) time.Duration {
 	return now + min(p.period, 1<<63-1-now)
 }
 
-func (j *journal) decide(p *plan, now time.Duration, n int64) (time.Duration, bool, look) {
-	return decideBy(j, p, now, n)
-}
-
 func (j *journal) look(p *plan, now time.Duration, n int64) look {
 	j.advance(now)
 	used := j.used()
@@ -169,10 +161,6 @@ func (j *journal) look(p *plan, now time.Duration, n int64) look {
 	}
 	l.reset = live[len(live)-1].leaves - now
 	return l
-}
-
-func (j *journal) book(p *plan, now time.Duration, n int64, _ time.Duration) booking {
-	return bookNow(j, p, now, n)
 }
 
 func (j *journal) charge(p *plan, now time.Duration, n int64) {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"math"
 	"math/bits"
 	"sync/atomic"
 	"time"
@@ -14,8 +15,12 @@ type plan struct {
 	limit  hybridlimit.Limit
 	period time.Duration
 	idle   time.Duration // after this time without a call, a key without debt is full
+	burst  int64
 
-	arith // burst, and the rate of token and leaky buckets
+	perSecond float64 // buckets: units that come back
+	perUnit   float64 // ns until a unit comes back
+	slack     float64 // see admits
+	short     bool    // see bucket.wait
 
 	unit, refill int64 // queue: sub-units per unit, and sub-units served per ns
 
@@ -26,31 +31,43 @@ type plan struct {
 // if their wall clocks agreed at the start.
 func newPlan(limit hybridlimit.Limit, idle time.Duration, start time.Time) *plan {
 	if static(limit.Algorithm) {
-		return &plan{limit: limit, arith: arith{burst: limit.BurstSize()}, idle: idle}
+		return &plan{limit: limit, burst: limit.BurstSize(), idle: idle}
 	}
 	a, b := limit.Rate, int64(limit.Period)
 	for b != 0 {
 		a, b = b, a%b
 	}
-	return &plan{
-		limit:  limit,
-		period: limit.Period,
-		idle:   max(idle, fresh(limit)),
-		arith:  newArith(limit),
-		unit:   int64(limit.Period) / a,
-		refill: limit.Rate / a,
-		origin: time.Duration(start.UnixNano()),
+	p := &plan{
+		limit:     limit,
+		period:    limit.Period,
+		idle:      max(idle, fullAfter(limit)),
+		burst:     limit.BurstSize(),
+		perSecond: float64(limit.Rate) / limit.Period.Seconds(),
+		unit:      int64(limit.Period) / a,
+		refill:    limit.Rate / a,
+		origin:    time.Duration(start.UnixNano()),
 	}
+	p.perUnit = float64(time.Second) / p.perSecond
+	p.slack = p.perSecond / float64(time.Second)
+	for p.nanos(p.slack) >= 1 {
+		p.slack = math.Nextafter(p.slack, 0)
+	}
+	p.short = float64(p.burst)*p.perUnit < 1<<45
+	return p
 }
 
-// fresh returns the time without a call after which a key is full. Units of a sliding window count in the next window
-// too.
-func fresh(limit hybridlimit.Limit) time.Duration {
+// fullAfter returns the time without a call after which a key is full. Units of a sliding window count in the next
+// window too.
+func fullAfter(limit hybridlimit.Limit) time.Duration {
 	if limit.Algorithm == hybridlimit.AlgSlidingWindow && limit.Period <= hybridlimit.Never/2 {
 		return 2 * limit.Period
 	}
 	return limit.TimeToFull()
 }
+
+// nanos returns the time in which the missing units come back, in ns, rounded as by rate.Limiter. perUnit would round
+// otherwise.
+func (p *plan) nanos(missing float64) float64 { return missing / p.perSecond * float64(time.Second) }
 
 // windowStart returns the start of the window at now: a multiple of the period in Unix time. It may lie before shard
 // time 0.

@@ -1,6 +1,8 @@
 package local
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -12,12 +14,8 @@ import (
 type state interface {
 	// take takes n units if they are available. delay is the time before they may be used.
 	take(p *plan, now time.Duration, n int64) (delay time.Duration, ok bool)
-	// decide is take and then look. The look is for n if take failed, else for 0.
-	decide(p *plan, now time.Duration, n int64) (delay time.Duration, ok bool, seen look)
 	// look takes nothing. retry is for n, and 0 for n = 0.
 	look(p *plan, now time.Duration, n int64) look
-	// book takes n units if they are available within most.
-	book(p *plan, now time.Duration, n int64, most time.Duration) booking
 	// charge takes n units, available or not, down to a burst of debt.
 	charge(p *plan, now time.Duration, n int64)
 	// refund gives n units back, at most until the key is full, and returns their number.
@@ -29,6 +27,12 @@ type state interface {
 	undo(p *plan, now time.Duration, m mark, given float64, n int64) float64
 	// change goes from one limit to another.
 	change(from, to *plan, now time.Duration)
+}
+
+// booker is a state that can take units of the future.
+type booker interface {
+	// book takes n units if they are available within most.
+	book(p *plan, now time.Duration, n int64, most time.Duration) booking
 }
 
 // look is the answer of a key.
@@ -55,33 +59,35 @@ type mark struct {
 	by    string        // of a log: the request that took them
 }
 
+// turns identifies places in a queue by the position of its tail, in sub-units, before and after they were taken.
+type turns struct {
+	tail int64
+	gaps gaps // at most Burst
+}
+
+// gaps are cancelled bookings with other bookings behind them, in their order.
+type gaps []gap
+
+// gap is a cancelled booking. from and to are positions of the tail. kept is the number of units that have not come
+// back, in a bucket.
+type gap struct{ from, to, kept int64 }
+
+// add adds a gap.
+func (gs *gaps) add(g gap) {
+	i, _ := slices.BinarySearchFunc(*gs, g.from, func(g gap, from int64) int { return cmp.Compare(g.from, from) })
+	*gs = slices.Insert(*gs, i, g)
+}
+
+// close removes the gaps that end at to, one before the other. It returns their begin, and the units that they kept.
+func (gs *gaps) close(to int64) (from, kept int64) {
+	for i := len(*gs) - 1; i >= 0 && (*gs)[i].to == to; i-- {
+		to, kept = (*gs)[i].from, kept+(*gs)[i].kept
+		*gs = (*gs)[:i]
+	}
+	return to, kept
+}
+
 // static reports whether an algorithm counts nothing: it admits all or none, and holds no keys.
 func static(a hybridlimit.Algorithm) bool {
 	return a == hybridlimit.AlgUnlimited || a == hybridlimit.AlgBlocked
-}
-
-// offered reports whether newEntry knows the algorithm, or it needs no state.
-func offered(a hybridlimit.Algorithm) bool { return a <= hybridlimit.AlgSlidingLog || static(a) }
-
-// bucket reports whether the state of an algorithm is tokens.
-func bucket(a hybridlimit.Algorithm) bool {
-	return a == hybridlimit.AlgTokenBucket || a == hybridlimit.AlgLeakyBucket
-}
-
-// decideBy implements decide by take and look. It is for algorithms in which one combined step saves nothing.
-func decideBy(s state, p *plan, now time.Duration, n int64) (time.Duration, bool, look) {
-	delay, ok := s.take(p, now, n)
-	if ok {
-		n = 0
-	}
-	return delay, ok, s.look(p, now, n)
-}
-
-// bookNow implements book for algorithms that cannot take units of the future.
-func bookNow(s state, p *plan, now time.Duration, n int64) booking {
-	if _, ok := s.take(p, now, n); ok {
-		return booking{ok: true}
-	}
-	wait := s.look(p, now, n).retry
-	return booking{delay: wait, retry: wait}
 }
