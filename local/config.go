@@ -12,6 +12,8 @@ import (
 // defaultMaxKeys costs 22 MB when full (token buckets, 32-byte keys, measured).
 const defaultMaxKeys = 100_000
 
+var errClosed = fmt.Errorf("local: %w", hybridlimit.ErrClosed)
+
 // Class is a class of calls of a limiter: see Config.Classes.
 type Class = hybridlimit.Class
 

@@ -70,7 +70,7 @@ func allowJointAt(ctx context.Context, now time.Time, asks []hybridlimit.Ask) (h
 		res.Delay = delay
 	}
 	for i, a := range asks { // asks for one key share the answer, but each has its own units
-		p := parts[slices.IndexFunc(parts, func(p *part) bool { return p.is(a) })]
+		p := parts[slices.IndexFunc(parts, func(p *jointKey) bool { return p.is(a) })]
 		if asks[i].Result = p.res; p.res.Allowed {
 			asks[i].Result.Granted = a.N
 		}
@@ -78,8 +78,8 @@ func allowJointAt(ctx context.Context, now time.Time, asks []hybridlimit.Ask) (h
 	return res, nil
 }
 
-// part is one key of a call under several limits.
-type part struct {
+// jointKey is one key of a call under several limits.
+type jointKey struct {
 	place
 
 	l       *Limiter
@@ -93,14 +93,14 @@ type part struct {
 }
 
 // is reports whether an ask is for the part's key of its limiter.
-func (p *part) is(a hybridlimit.Ask) bool { return p.l == a.Limiter && p.key == a.Key }
+func (p *jointKey) is(a hybridlimit.Ask) bool { return p.l == a.Limiter && p.key == a.Key }
 
 // partsOf checks the asks and sorts them in the order of the locks.
-func partsOf(ctx context.Context, asks []hybridlimit.Ask) ([]*part, error) {
+func partsOf(ctx context.Context, asks []hybridlimit.Ask) ([]*jointKey, error) {
 	if len(asks) == 0 {
 		return nil, fmt.Errorf("local: AllowAll: %w: asks is empty, but needs at least one ask", hybridlimit.ErrInvalid)
 	}
-	var parts []*part
+	var parts []*jointKey
 	for i, a := range asks {
 		l, err := limiterOf(i, a)
 		if err != nil {
@@ -109,9 +109,9 @@ func partsOf(ctx context.Context, asks []hybridlimit.Ask) ([]*part, error) {
 		if err := hybridlimit.CheckRequest(a.Key, a.N, l.cfg.MaxKeyBytes); err != nil {
 			return nil, fmt.Errorf("local: AllowAll: asks[%d]: %w", i, err)
 		}
-		same := slices.IndexFunc(parts, func(p *part) bool { return p.is(a) })
+		same := slices.IndexFunc(parts, func(p *jointKey) bool { return p.is(a) })
 		if same < 0 {
-			p := &part{l: l, n: a.N, index: l.index(a.Key), request: l.request(ctx)}
+			p := &jointKey{l: l, n: a.N, index: l.index(a.Key), request: l.request(ctx)}
 			p.shard, p.key = &l.shards[p.index], a.Key
 			parts = append(parts, p)
 			continue
@@ -130,7 +130,7 @@ func partsOf(ctx context.Context, asks []hybridlimit.Ask) ([]*part, error) {
 			}
 		}
 	}
-	slices.SortFunc(parts, func(p, q *part) int {
+	slices.SortFunc(parts, func(p, q *jointKey) int {
 		return cmp.Or(cmp.Compare(p.l.order, q.l.order), cmp.Compare(p.index, q.index))
 	})
 	return parts, nil
@@ -154,10 +154,10 @@ func limiterOf(i int, a hybridlimit.Ask) (*Limiter, error) {
 
 // lockAll locks the shards of all parts, unless there is an error. LimitFor is called under no lock, so a question
 // costs another round.
-func lockAll(parts []*part, now time.Time) error {
+func lockAll(parts []*jointKey, now time.Time) error {
 	for {
-		each(parts, (*sync.Mutex).Lock)
-		var unknown []*part
+		eachLock(parts, (*sync.Mutex).Lock)
+		var unknown []*jointKey
 		for _, p := range parts {
 			if p.closed {
 				unlockAll(parts)
@@ -189,10 +189,10 @@ func lockAll(parts []*part, now time.Time) error {
 	}
 }
 
-func unlockAll(parts []*part) { each(parts, (*sync.Mutex).Unlock) }
+func unlockAll(parts []*jointKey) { eachLock(parts, (*sync.Mutex).Unlock) }
 
-// each calls f for the lock of each shard of the parts.
-func each(parts []*part, f func(*sync.Mutex)) {
+// eachLock calls f for the lock of each shard of the parts.
+func eachLock(parts []*jointKey, f func(*sync.Mutex)) {
 	for i, p := range parts {
 		if i == 0 || p.shard != parts[i-1].shard {
 			f(&p.mu)
@@ -202,7 +202,7 @@ func each(parts []*part, f func(*sync.Mutex)) {
 
 // try returns the answer for the part's units, and takes none. It counts as a use of a key that is held, so that a key
 // that is always denied is not dropped.
-func (p *part) try(now time.Time) hybridlimit.Result {
+func (p *jointKey) try(now time.Time) hybridlimit.Result {
 	p.find() // another part may have evicted it since
 	p.l.enter(&p.place, now.Sub(p.l.start), nil)
 	if static(p.plan.limit.Algorithm) {
@@ -221,7 +221,7 @@ func (p *part) try(now time.Time) hybridlimit.Result {
 }
 
 // take takes the part's units after try has found them.
-func (p *part) take() hybridlimit.Result {
+func (p *jointKey) take() hybridlimit.Result {
 	if static(p.plan.limit.Algorithm) {
 		return p.l.static(p.plan, p.n)
 	}

@@ -48,8 +48,6 @@ var (
 	_ hybridlimit.Describer = (*Limiter)(nil)
 )
 
-var errClosed = fmt.Errorf("local: %w", hybridlimit.ErrClosed)
-
 // made counts limiters: see Limiter.order.
 var made atomic.Uint64
 

@@ -132,10 +132,10 @@ func (ls *limits) answer(at *place, now time.Duration, q *question) error {
 	if e.own != q.own {
 		e.write().own = q.own
 	}
-	after := at.limit()
-	if !static(after.limit.Algorithm) && (static(before.limit.Algorithm) || e.plan.limit == before.limit) {
+	present := at.limit()
+	if !static(present.limit.Algorithm) && (static(before.limit.Algorithm) || e.plan.limit == before.limit) {
 		t, _ := at.tick(now)
-		e.use(after, t)
+		e.use(present, t)
 	}
 	return nil
 }

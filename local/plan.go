@@ -95,3 +95,11 @@ func (c *plans) slot(l hybridlimit.Limit) *atomic.Pointer[plan] {
 	h := uint64(l.Rate)*0x9E3779B97F4A7C15 ^ uint64(l.Period)*0xC2B2AE3D27D4EB4F ^ uint64(l.Burst)*0x165667B19E3779F9
 	return &c[(h^h>>32)*0x9E3779B97F4A7C15>>58]
 }
+
+// static reports whether an algorithm counts nothing: it admits all or none, and holds no keys.
+func static(a hybridlimit.Algorithm) bool {
+	return a == hybridlimit.AlgUnlimited || a == hybridlimit.AlgBlocked
+}
+
+// offered reports whether newEntry knows the algorithm, or it needs no state.
+func offered(a hybridlimit.Algorithm) bool { return a <= hybridlimit.AlgSlidingLog || static(a) }

@@ -20,8 +20,8 @@ type queue struct {
 	turns *turns // from the first reservation until the queue is empty
 }
 
-// served returns the rest of used sub-units after elapsed ns.
-func (p *plan) served(used int64, elapsed time.Duration) int64 {
+// left returns the rest of used sub-units after elapsed ns.
+func (p *plan) left(used int64, elapsed time.Duration) int64 {
 	if elapsed >= p.serve(used) {
 		return 0
 	}
@@ -37,7 +37,7 @@ func (p *plan) serve(x int64) time.Duration {
 }
 
 func (q *queue) advance(p *plan, now time.Duration) {
-	q.used, q.last = p.served(q.used, now-q.last), now
+	q.used, q.last = p.left(q.used, now-q.last), now
 	if q.used == 0 {
 		q.turns = nil
 	}

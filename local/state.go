@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/hybridlimit/hybridlimit"
 )
 
 // state is the usage of a key under one algorithm. Its methods are the arithmetic: the answer and the next state follow
@@ -85,9 +83,4 @@ func (gs *gaps) close(to int64) (from, kept int64) {
 		*gs = (*gs)[:i]
 	}
 	return to, kept
-}
-
-// static reports whether an algorithm counts nothing: it admits all or none, and holds no keys.
-func static(a hybridlimit.Algorithm) bool {
-	return a == hybridlimit.AlgUnlimited || a == hybridlimit.AlgBlocked
 }

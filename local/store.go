@@ -12,11 +12,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
 
-// entry holds the data of a key. It is the first part of a kept.
+// entry holds the data of a key. It is the first part of a cell.
 type entry struct {
 	*rare
 	plan  *plan            // the limit in force: that of the last call
-	state state            // in the same kept
+	state state            // in the same cell
 	asks  refresh.Deadline // the next question to LimitFor
 	seen  time.Duration    // shard time of the last call
 }
@@ -38,8 +38,8 @@ func (e *entry) write() *rare {
 	return e.rare
 }
 
-// kept is an entry with the state of its algorithm, in one piece of memory.
-type kept[S any] struct {
+// cell is an entry with the state of its algorithm, in one piece of memory.
+type cell[S any] struct {
 	entry
 
 	of S
@@ -50,7 +50,7 @@ func keep[S any, P interface {
 	*S
 	state
 }](of S) *entry {
-	k := &kept[S]{of: of}
+	k := &cell[S]{of: of}
 	k.state = P(&k.of)
 	return &k.entry
 }
@@ -76,9 +76,6 @@ func newEntry(p, own *plan) *entry {
 	}
 	return e
 }
-
-// offered reports whether newEntry knows the algorithm, or it needs no state.
-func offered(a hybridlimit.Algorithm) bool { return a <= hybridlimit.AlgSlidingLog || static(a) }
 
 // use makes p the limit in force.
 func (e *entry) use(p *plan, now time.Duration) {
