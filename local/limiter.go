@@ -23,9 +23,10 @@ type Limiter struct {
 
 	// The views of a limiter have copies of these fields, which never change.
 	store
-	cfg   Config    // that of core, beside the keys
-	start time.Time // that of core
-	order uint64    // position among all limiters: AllowJoint takes locks in this order
+	cfg   Config               // that of core, beside the keys
+	start time.Time            // that of core
+	clock func() time.Duration // nil: that of the process
+	order uint64               // position among all limiters: AllowJoint takes locks in this order
 	class classes.Class
 }
 
@@ -132,7 +133,12 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res hybridli
 }
 
 // now returns the shard time. It reads one clock, and time.Now two.
-func (l *Limiter) now() time.Duration { return time.Since(l.start) }
+func (l *Limiter) now() time.Duration {
+	if l.clock != nil {
+		return l.clock()
+	}
+	return time.Since(l.start)
+}
 
 // request returns the request id of a call, or "" if the limiter keeps no log.
 func (l *Limiter) request(ctx context.Context) string {
@@ -210,8 +216,8 @@ func (l *Limiter) enter(at *place, now time.Duration, with *plan) {
 }
 
 // call locks the shard of a key and returns the answer of do. It answers itself for a limit that counts nothing.
-func (l *Limiter) call(at *place, now time.Duration, key string, n int64, do func() hybridlimit.Result) (hybridlimit.Result, error) {
-	if err := l.lock(at, now, key, n, nil); err != nil {
+func (l *Limiter) call(at *place, key string, n int64, do func() hybridlimit.Result) (hybridlimit.Result, error) {
+	if err := l.lock(at, l.now(), key, n, nil); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	defer at.mu.Unlock()
@@ -226,27 +232,7 @@ func (l *Limiter) visit(key string, f func(s *shard)) error {
 	if err := hybridlimit.CheckRequest(key, 1, l.cfg.MaxKeyBytes); err != nil {
 		return fmt.Errorf("local: %w", err)
 	}
-	var err error
-	l.shards[l.index(key)].locked(func(s *shard) {
-		if s.closed {
-			err = errClosed
-			return
-		}
-		f(s)
-	})
-	return err
-}
-
-// visitAll calls f with each locked shard.
-func (l *Limiter) visitAll(f func(s *shard)) (err error) {
-	l.each(func(s *shard) {
-		if s.closed {
-			err = errClosed
-			return
-		}
-		f(s)
-	})
-	return err
+	return l.shards[l.index(key)].visit(f)
 }
 
 // floor returns the units of a limit that the limiter's class leaves to others.
@@ -321,7 +307,7 @@ func (l *Limiter) Policy(key string) hybridlimit.Policy {
 // one shard after the other, so its result is no snapshot under load.
 func (l *Limiter) Len() int {
 	n := 0
-	l.each(func(s *shard) { n += s.keys.Len() })
+	_ = l.each(func(s *shard) { n += s.keys.Len() }) // a closed shard has none
 	return n
 }
 
@@ -329,15 +315,19 @@ func (l *Limiter) Len() int {
 // too much, and lost its debt. If the number grows, MaxKeys is too small or a caller invents keys.
 func (l *Limiter) Evicted() uint64 {
 	var n uint64
-	l.each(func(s *shard) { n += s.lost })
+	for i := range l.shards {
+		n += l.shards[i].lost.Load()
+	}
 	return n
 }
 
 // Close frees all keys and ends every Wait. Later decisions fail with hybridlimit.ErrClosed. It always returns nil, and
 // closing again does nothing.
 func (l *Limiter) Close() error {
-	l.closing.Do(func() { close(l.closed) })
-	l.each(func(s *shard) { s.keys, s.closed = newKeys(1), true })
+	l.closing.Do(func() {
+		close(l.closed)
+		_ = l.each(func(s *shard) { s.keys, s.closed = newKeys(1), true })
+	})
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -191,10 +192,13 @@ func (s *store) index(key string) int {
 }
 
 // each calls f with one locked shard after the other.
-func (s *store) each(f func(s *shard)) {
+func (s *store) each(f func(s *shard)) error {
 	for i := range s.shards {
-		s.shards[i].locked(f)
+		if err := s.shards[i].visit(f); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // sweepKeys is the number of keys that one call drops if they are idle. With more than one, a shard empties faster than
@@ -212,7 +216,7 @@ type shard struct {
 	room    int           // the largest number of keys
 	now     time.Duration // latest time of any call, since the limiter's start
 	sweepAt time.Duration // no key is idle before this
-	lost    uint64        // keys evicted before they were full again
+	lost    atomic.Uint64 // keys evicted before they were full again
 
 	_ [64]byte // keeps neighbours' locks off this cache line
 }
@@ -230,11 +234,15 @@ func newKeys(room int) *simplelru.LRU[string, *entry] {
 	return keys
 }
 
-// locked calls f under the lock of the shard.
-func (s *shard) locked(f func(s *shard)) {
+// visit calls f under the lock of the shard.
+func (s *shard) visit(f func(s *shard)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
 	f(s)
+	return nil
 }
 
 // tick moves the shard's clock to now. It returns the shard's time, and the time by which now is behind it.
@@ -343,7 +351,7 @@ func (p *place) use(request string) *entry {
 func (p *place) enter() {
 	if p.keys.Len() == p.room {
 		if _, old, _ := p.keys.GetOldest(); !old.fresh(p.now) { // before the removal, which also waits for memory
-			p.lost++
+			p.lost.Add(1)
 		}
 		p.keys.RemoveOldest()
 	}

@@ -17,14 +17,10 @@ import (
 // A key that is not held begins full under the limit. A key that is held changes to it as SetLimit describes, and a
 // later call without a limit restores the key's own. So if calls of one key alternate between limits, the key refills
 // between two calls at the rate of the earlier call, and a bucket holds at most the smallest burst.
-func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
-	return l.allowLimit(l.now(), key, n, limit, l.request(ctx))
-}
-
-func (l *Limiter) allowLimit(now time.Duration, key string, n int64, limit hybridlimit.Limit, request string) (res hybridlimit.Result, err error) {
+func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (res hybridlimit.Result, err error) {
 	p, err := l.planFor(limit)
 	if err == nil {
-		err = l.decide(&res, now, key, n, p, request)
+		err = l.decide(&res, l.now(), key, n, p, l.request(ctx))
 	}
 	return res, err
 }
@@ -47,17 +43,14 @@ func (l *Limiter) allowLimit(now time.Duration, key string, n int64, limit hybri
 // ms for 100 000 keys. A decision may have to wait for one of the shards. IdleAfter stays, or grows to the time that
 // the limit needs.
 func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
-	return l.setLimit(l.now(), limit)
-}
-
-func (l *Limiter) setLimit(now time.Duration, limit hybridlimit.Limit) error {
+	now := l.now()
 	p, err := l.planFor(limit)
 	if err != nil {
 		return err
 	}
 	l.changing.Lock()
 	defer l.changing.Unlock()
-	if err := l.visitAll(func(s *shard) { s.change(p, now) }); err != nil {
+	if err := l.each(func(s *shard) { s.change(p, now) }); err != nil {
 		return err
 	}
 	l.base.Store(p)
@@ -67,13 +60,9 @@ func (l *Limiter) setLimit(now time.Duration, limit hybridlimit.Limit) error {
 // AllowAtMost takes the available units of key, 0 to n. Granted is their number. Allowed is true if it is above 0. n
 // may be above the burst. AllowAtMost fails as AllowN does.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	return l.atMost(l.now(), key, n, l.request(ctx))
-}
-
-func (l *Limiter) atMost(now time.Duration, key string, n int64, request string) (hybridlimit.Result, error) {
 	var at place
-	return l.call(&at, now, key, n, func() hybridlimit.Result {
-		e := at.use(request)
+	return l.call(&at, key, n, func() hybridlimit.Result {
+		e := at.use(l.request(ctx))
 		seen := e.look(at.at, 1+at.floor)
 		some, delay := max(0, min(n, seen.room-at.floor)), time.Duration(0)
 		if some > 0 {
@@ -92,13 +81,9 @@ func (l *Limiter) atMost(now time.Duration, key string, n int64, request string)
 // window. Charge fails as AllowN does, but n may be above the burst. Result.Granted is n, and Remaining is the number
 // of units left.
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	return l.charge(l.now(), key, n, l.request(ctx))
-}
-
-func (l *Limiter) charge(now time.Duration, key string, n int64, request string) (hybridlimit.Result, error) {
 	var at place
-	res, err := l.call(&at, now, key, n, func() hybridlimit.Result {
-		e := at.use(request)
+	res, err := l.call(&at, key, n, func() hybridlimit.Result {
+		e := at.use(l.request(ctx))
 		e.charge(at.at, n)
 		return l.result(&at, e.look(at.at, 0))
 	})
@@ -118,12 +103,8 @@ func (l *Limiter) charge(now time.Duration, key string, n int64, request string)
 // the package comment holds for the units admitted, less the units refunded, plus that refill. Cancel of a Reservation
 // avoids this, because it knows the time at which its units were taken.
 func (l *Limiter) Refund(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
-	return l.refund(l.now(), key, n)
-}
-
-func (l *Limiter) refund(now time.Duration, key string, n int64) (hybridlimit.Result, error) {
 	var at place
-	res, err := l.call(&at, now, key, n, func() hybridlimit.Result {
+	res, err := l.call(&at, key, n, func() hybridlimit.Result {
 		if at.entry != nil {
 			at.use("").refund(at.at, n)
 		}
@@ -136,20 +117,16 @@ func (l *Limiter) refund(now time.Duration, key string, n int64) (hybridlimit.Re
 }
 
 // Peek is PeekN with a cost of 1.
-func (l *Limiter) Peek(_ context.Context, key string) (hybridlimit.Result, error) {
-	return l.lookAt(l.now(), key, 1)
+func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, error) {
+	return l.PeekN(ctx, key, 1)
 }
 
 // PeekN returns the answer that AllowN would give, and takes nothing: Granted is 0. It neither creates the key nor
 // counts as a use of it. If the last call of the key came with a limit (AllowLimit), PeekN uses that limit. It fails as
 // AllowN does.
 func (l *Limiter) PeekN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
-	return l.lookAt(l.now(), key, n)
-}
-
-func (l *Limiter) lookAt(now time.Duration, key string, n int64) (hybridlimit.Result, error) {
 	at := place{peeks: true}
-	res, err := l.call(&at, now, key, n, func() hybridlimit.Result {
+	res, err := l.call(&at, key, n, func() hybridlimit.Result {
 		e := at.glance()
 		at.plan, at.floor = e.plan, l.floor(e.plan.limit)
 		if n > e.plan.burst-at.floor {
@@ -189,12 +166,7 @@ func (l *Limiter) lookAt(now time.Duration, key string, n int64) (hybridlimit.Re
 // Cancel gives back nothing, without an error, if the key was reset, evicted or dropped, or if the limiter was closed.
 // After a change of the limit, a bucket or a queue gets nothing back.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
-	return l.reserve(l.now, key, n, l.request(ctx))
-}
-
-// reserve reads clock once, and once more in Cancel.
-func (l *Limiter) reserve(clock func() time.Duration, key string, n int64, request string) (*hybridlimit.Reservation, error) {
-	res, held, err := l.book(clock(), key, n, hybridlimit.Never, request)
+	res, held, err := l.book(ctx, key, n, hybridlimit.Never)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +174,7 @@ func (l *Limiter) reserve(clock func() time.Duration, key string, n int64, reque
 		return hybridlimit.NewReservation(res, nil), nil
 	}
 	return hybridlimit.NewReservation(res, func(context.Context) error {
-		l.cancel(clock(), key, held)
+		l.cancel(key, held)
 		return nil
 	}), nil
 }
@@ -216,15 +188,15 @@ type holding struct {
 }
 
 // book takes n units if they are available within most.
-func (l *Limiter) book(now time.Duration, key string, n int64, most time.Duration, request string) (hybridlimit.Result, holding, error) {
+func (l *Limiter) book(ctx context.Context, key string, n int64, most time.Duration) (hybridlimit.Result, holding, error) {
 	var at place
 	var held holding
 	above := false
-	res, err := l.call(&at, now, key, n, func() hybridlimit.Result {
+	res, err := l.call(&at, key, n, func() hybridlimit.Result {
 		if above = n > at.plan.burst-at.floor; above {
 			return hybridlimit.Result{}
 		}
-		e := at.use(request)
+		e := at.use(l.request(ctx))
 		b := e.reserve(at.at, n, at.floor, most-min(most, at.behind))
 		seen := e.look(at.at, 0)
 		seen.retry = b.retry
@@ -243,7 +215,8 @@ func (l *Limiter) book(now time.Duration, key string, n int64, most time.Duratio
 }
 
 // cancel gives back the units held, if the key still has the same entry.
-func (l *Limiter) cancel(now time.Duration, key string, held holding) {
+func (l *Limiter) cancel(key string, held holding) {
+	now := l.now()
 	_ = l.visit(key, func(s *shard) { // a closed limiter gives nothing back
 		at, _ := s.tick(now)
 		if e, _ := s.keys.Peek(key); e != nil && e == held.entry {
@@ -269,13 +242,13 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 		if err := ctx.Err(); err != nil {
 			return hybridlimit.Result{}, fmt.Errorf("local: %w", err)
 		}
-		now, most := time.Now(), hybridlimit.Never
+		most := hybridlimit.Never
 		if deadline, ok := ctx.Deadline(); ok {
-			if most = deadline.Sub(now); most < 0 { // the timer of ctx is late
+			if most = time.Until(deadline); most < 0 { // the timer of ctx is late
 				return hybridlimit.Result{}, fmt.Errorf("local: %w", context.DeadlineExceeded)
 			}
 		}
-		res, held, err := l.book(now.Sub(l.start), key, n, most, l.request(ctx))
+		res, held, err := l.book(ctx, key, n, most)
 		if err != nil {
 			return hybridlimit.Result{}, err
 		}
@@ -287,7 +260,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 		}
 		if res.Allowed {
 			if err := waiting.Sleep(ctx, l.closed, res.Delay); err != nil {
-				l.cancel(l.now(), key, held)
+				l.cancel(key, held)
 				return hybridlimit.Result{}, fmt.Errorf("local: %w", err)
 			}
 			res.Delay = 0
@@ -305,11 +278,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 // key's shard while it copies the entries. For other algorithms, which keep no log, the error is
 // hybridlimit.ErrUnsupported. Otherwise History fails as Allow does.
 func (l *Limiter) History(_ context.Context, key string) ([]hybridlimit.Admission, error) {
-	return l.history(l.now(), key)
-}
-
-func (l *Limiter) history(now time.Duration, key string) ([]hybridlimit.Admission, error) {
-	log := []hybridlimit.Admission{}
+	now, log := l.now(), []hybridlimit.Admission{}
 	err := l.visit(key, func(s *shard) {
 		if e, ok := s.keys.Peek(key); ok {
 			if j, ok := e.state.(*journal); ok {
@@ -352,7 +321,7 @@ func (l *Limiter) Invalidate(key string) error {
 // has not changed keeps its units.
 func (l *Limiter) InvalidateAll() error {
 	l.voids.Add(1)
-	return l.visitAll(func(s *shard) {
+	return l.each(func(s *shard) {
 		for _, e := range s.keys.Values() {
 			e.asks = 0
 		}
