@@ -18,6 +18,9 @@ type bucket struct {
 // at returns the level at now.
 func (b *bucket) at(p *plan, now time.Duration) float64 { return p.refilled(b.level, now-b.last) }
 
+// advance does nothing: the level is rounded only when units are taken, as by rate.Limiter.
+func (b *bucket) advance(*plan, time.Duration) {}
+
 func (b *bucket) set(level float64, now time.Duration) { b.level, b.last = level, now }
 
 func (b *bucket) take(p *plan, now time.Duration, n int64) (time.Duration, bool) {

@@ -226,9 +226,8 @@ func (p *jointKey) take() hybridlimit.Result {
 		return p.l.static(p.plan, p.n)
 	}
 	p.find()
-	e := p.use(p.request)
-	delay, ok := e.state.take(p.plan, p.at, p.n)
-	res := p.l.result(&p.place, e.look(p.at, 0))
+	delay, ok, seen := p.use(p.request).decide(p.at, p.n, 0)
+	res := p.l.result(&p.place, seen)
 	if ok { // always: try and take agree, and a key that was dropped in between is full
 		res.Allowed, res.Granted, res.Delay = true, p.n, after(delay, p.behind)
 	}

@@ -52,7 +52,7 @@ func (j *journal) used() int64 {
 
 // advance drops the entries that have left. An entry is dropped once, and moved at most once for each dropped entry, so
 // a call costs O(1) on average.
-func (j *journal) advance(now time.Duration) {
+func (j *journal) advance(_ *plan, now time.Duration) {
 	for j.gone < len(j.calls) && j.calls[j.gone].leaves <= now {
 		j.base = j.calls[j.gone].sum
 		j.gone++
@@ -103,7 +103,7 @@ func (c call) same(as *note) bool {
 
 // history returns the admissions that still count, the oldest first. start is the time of shard time 0.
 func (j *journal) history(now time.Duration, start time.Time) []hybridlimit.Admission {
-	j.advance(now)
+	j.advance(nil, now)
 	live, before := j.calls[j.gone:], j.base
 	log := make([]hybridlimit.Admission, 0, len(live))
 	for _, c := range live {
@@ -134,7 +134,6 @@ func (j *journal) remove(i int, n int64) int64 {
 }
 
 func (j *journal) take(p *plan, now time.Duration, n int64) (time.Duration, bool) {
-	j.advance(now)
 	if n > p.burst-j.used() {
 		return 0, false
 	}
@@ -147,7 +146,6 @@ func leaving(p *plan, now time.Duration) time.Duration {
 }
 
 func (j *journal) look(p *plan, now time.Duration, n int64) look {
-	j.advance(now)
 	used := j.used()
 	l := look{room: max(0, p.burst-used)}
 	if used == 0 {
@@ -164,7 +162,6 @@ func (j *journal) look(p *plan, now time.Duration, n int64) look {
 }
 
 func (j *journal) charge(p *plan, now time.Duration, n int64) {
-	j.advance(now)
 	if n = min(n, 2*p.burst-j.used()); n > 0 {
 		j.add(p, now, n)
 	}
@@ -173,13 +170,12 @@ func (j *journal) charge(p *plan, now time.Duration, n int64) {
 // refund gives back the oldest units, which would leave first. So no period counts less than the units admitted in it
 // and kept.
 func (j *journal) refund(_ *plan, now time.Duration, n int64) float64 {
-	j.advance(now)
 	back := min(n, j.used())
 	j.base += back // as if they had left
 	for j.gone < len(j.calls) && j.calls[j.gone].sum-j.base <= 0 {
 		j.gone++
 	}
-	j.advance(now)
+	j.advance(nil, now)
 	return float64(back)
 }
 
@@ -188,7 +184,6 @@ func (j *journal) mark(p *plan, now time.Duration) mark {
 }
 
 func (j *journal) undo(_ *plan, now time.Duration, m mark, _ float64, n int64) float64 {
-	j.advance(now)
 	live := j.calls[j.gone:]
 	i := sort.Search(len(live), func(i int) bool { return live[i].leaves >= m.until })
 	for ; i < len(live) && live[i].leaves == m.until; i++ {
@@ -199,4 +194,5 @@ func (j *journal) undo(_ *plan, now time.Duration, m mark, _ float64, n int64) f
 	return 0
 }
 
-func (j *journal) change(_, _ *plan, now time.Duration) { j.advance(now) }
+// change leaves the times at which calls leave.
+func (j *journal) change(_, _ *plan, _ time.Duration) {}

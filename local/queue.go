@@ -52,7 +52,6 @@ func (q *queue) take(p *plan, now time.Duration, n int64) (time.Duration, bool) 
 }
 
 func (q *queue) look(p *plan, now time.Duration, n int64) look {
-	q.advance(p, now)
 	l := look{room: max(0, (p.burst*p.unit-q.used)/p.unit), reset: p.serve(q.used)}
 	if n > 0 {
 		l.retry = p.serve(q.over(p, n))
@@ -62,7 +61,6 @@ func (q *queue) look(p *plan, now time.Duration, n int64) look {
 
 // book is take with a bound on the delay: a place in the queue is a booking.
 func (q *queue) book(p *plan, now time.Duration, n int64, most time.Duration) booking {
-	q.advance(p, now)
 	b := booking{delay: p.serve(q.used), retry: p.serve(q.over(p, n))}
 	if b.ok = b.retry == 0 && b.delay <= most; b.ok {
 		q.join(n * p.unit)
@@ -71,7 +69,6 @@ func (q *queue) book(p *plan, now time.Duration, n int64, most time.Duration) bo
 }
 
 func (q *queue) charge(p *plan, now time.Duration, n int64) {
-	q.advance(p, now)
 	most := max(0, 2*p.burst*p.unit-q.used)
 	if n < most/p.unit {
 		most = n * p.unit
@@ -87,7 +84,6 @@ func (q *queue) join(subunits int64) {
 }
 
 func (q *queue) refund(p *plan, now time.Duration, n int64) float64 {
-	q.advance(p, now)
 	if n > q.used/p.unit {
 		all := float64(q.used) / float64(p.unit)
 		q.used = 0
@@ -108,7 +104,6 @@ func (q *queue) mark(_ *plan, now time.Duration) mark {
 // one, which a queue must prevent. So the place becomes a gap, which passes unused unless all places behind it are
 // cancelled too.
 func (q *queue) undo(p *plan, now time.Duration, m mark, _ float64, n int64) float64 {
-	q.advance(p, now)
 	if q.turns == nil || q.turns != m.turns { // empty since, or another limit
 		return 0
 	}
@@ -132,7 +127,6 @@ const longest = 1000 << 53
 
 // change keeps the content of the queue, in units, rounded up. It may exceed the size of a new, shorter queue.
 func (q *queue) change(from, to *plan, now time.Duration) {
-	q.advance(from, now)
 	q.turns = nil // they are in the old sub-units
 	whole, part := q.used/from.unit, q.used%from.unit
 	if most := longest / to.unit; whole >= most {

@@ -10,6 +10,8 @@ import (
 // from the state, the plan, now and n. None reads a clock, and now never decreases. n is from 1 to p.burst; charge and
 // refund take any n from 1.
 type state interface {
+	// advance brings the state to now. It comes before all others, also before change.
+	advance(p *plan, now time.Duration)
 	// take takes n units if they are available. delay is the time before they may be used.
 	take(p *plan, now time.Duration, n int64) (delay time.Duration, ok bool)
 	// look takes nothing. retry is for n, and 0 for n = 0.

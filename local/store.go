@@ -87,6 +87,7 @@ func (e *entry) use(p *plan, now time.Duration) {
 
 func (e *entry) turn(p *plan, now time.Duration) {
 	if e.plan.limit != p.limit {
+		e.state.advance(e.plan, now)
 		e.state.change(e.plan, p, now)
 		if e.book != nil {
 			e.write().book = nil
@@ -95,7 +96,10 @@ func (e *entry) turn(p *plan, now time.Duration) {
 	e.plan = p
 }
 
-func (e *entry) look(now time.Duration, n int64) look { return e.state.look(e.plan, now, n) }
+func (e *entry) look(now time.Duration, n int64) look {
+	e.state.advance(e.plan, now)
+	return e.state.look(e.plan, now, n)
+}
 
 // fresh reports whether the key has the state of an unused one.
 func (e *entry) fresh(now time.Duration) bool { return e.look(now, 0).reset == 0 }
@@ -108,14 +112,15 @@ func (e *entry) decide(now time.Duration, n, floor int64) (delay time.Duration, 
 			return b.decide(e.plan, now, n)
 		}
 	}
+	e.state.advance(e.plan, now)
 	need := n + floor
-	if floor == 0 || e.look(now, need).retry == 0 {
+	if floor == 0 || e.state.look(e.plan, now, need).retry == 0 {
 		delay, ok = e.state.take(e.plan, now, n)
 	}
 	if ok {
 		need = 0
 	}
-	return delay, ok, e.look(now, need)
+	return delay, ok, e.state.look(e.plan, now, need)
 }
 
 // reserve takes n units if they are available within most, and floor more are there. With a floor, it takes no units of
@@ -127,6 +132,7 @@ func (e *entry) reserve(now time.Duration, n, floor int64, most time.Duration) b
 				return booking{delay: wait, retry: wait}
 			}
 		}
+		e.state.advance(e.plan, now)
 		return b.book(e.plan, now, n, most)
 	}
 	_, ok, seen := e.decide(now, n, floor)
@@ -134,6 +140,7 @@ func (e *entry) reserve(now time.Duration, n, floor int64, most time.Duration) b
 }
 
 func (e *entry) refund(now time.Duration, n int64) {
+	e.state.advance(e.plan, now)
 	if back := e.state.refund(e.plan, now, n); e.book != nil {
 		e.book.given += back
 	}
@@ -145,6 +152,7 @@ func (e *entry) charge(now time.Duration, n int64) {
 	if e.book != nil {
 		e.book.seal()
 	}
+	e.state.advance(e.plan, now)
 	e.state.charge(e.plan, now, n)
 }
 
@@ -167,6 +175,7 @@ func (e *entry) receipt(now time.Duration, n int64, later bool) receipt {
 }
 
 func (e *entry) undo(now time.Duration, r receipt) {
+	e.state.advance(e.plan, now)
 	if r.book == nil {
 		e.state.undo(e.plan, now, r.mark, 0, r.n)
 		return

@@ -66,8 +66,7 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 		seen := e.look(at.at, 1+at.floor)
 		some, delay := max(0, min(n, seen.room-at.floor)), time.Duration(0)
 		if some > 0 {
-			delay, _ = e.state.take(e.plan, at.at, some) // look and take agree
-			seen = e.look(at.at, 0)
+			delay, _, seen = e.decide(at.at, some, 0) // look and decide agree
 		}
 		res := l.result(&at, seen)
 		res.Allowed, res.Granted, res.Delay = some > 0, some, after(delay, at.behind)

@@ -28,7 +28,6 @@ func (w *fixed) advance(p *plan, now time.Duration) {
 func (w *fixed) room(p *plan) int64 { return max(0, p.burst-w.used-w.owed) }
 
 func (w *fixed) take(p *plan, now time.Duration, n int64) (time.Duration, bool) {
-	w.advance(p, now)
 	if n > w.room(p) {
 		return 0, false
 	}
@@ -37,7 +36,6 @@ func (w *fixed) take(p *plan, now time.Duration, n int64) (time.Duration, bool) 
 }
 
 func (w *fixed) look(p *plan, now time.Duration, n int64) look {
-	w.advance(p, now)
 	l := look{room: w.room(p)}
 	left := w.end - now
 	if w.used > 0 {
@@ -57,14 +55,12 @@ func (w *fixed) look(p *plan, now time.Duration, n int64) look {
 
 // charge fills this window, then the next one.
 func (w *fixed) charge(p *plan, now time.Duration, n int64) {
-	w.advance(p, now)
 	here := min(n, max(0, p.burst-w.used))
 	w.used += here
 	w.owed = max(w.owed, min(w.owed+min(n-here, p.burst), p.burst))
 }
 
 func (w *fixed) refund(p *plan, now time.Duration, n int64) float64 {
-	w.advance(p, now)
 	later := min(n, w.owed)
 	w.owed -= later
 	here := min(n-later, w.used)
@@ -73,12 +69,11 @@ func (w *fixed) refund(p *plan, now time.Duration, n int64) float64 {
 }
 
 func (w *fixed) mark(p *plan, now time.Duration) mark {
-	w.advance(p, now)
 	return mark{at: now, until: w.end}
 }
 
 func (w *fixed) undo(p *plan, now time.Duration, m mark, _ float64, n int64) float64 {
-	if w.advance(p, now); w.end != m.until {
+	if w.end != m.until {
 		return 0
 	}
 	return w.refund(p, now, n)
@@ -86,7 +81,7 @@ func (w *fixed) undo(p *plan, now time.Duration, m mark, _ float64, n int64) flo
 
 // change keeps the current window, if it was used.
 func (w *fixed) change(from, _ *plan, now time.Duration) {
-	if w.advance(from, now); w.used == 0 && w.owed == 0 {
+	if w.used == 0 && w.owed == 0 {
 		*w = fixed{}
 	}
 }
@@ -132,7 +127,6 @@ func (w *sliding) estimate(p *plan, now time.Duration) int64 {
 }
 
 func (w *sliding) take(p *plan, now time.Duration, n int64) (time.Duration, bool) {
-	w.advance(p, now)
 	if n > p.burst-w.estimate(p, now) {
 		return 0, false
 	}
@@ -141,7 +135,6 @@ func (w *sliding) take(p *plan, now time.Duration, n int64) (time.Duration, bool
 }
 
 func (w *sliding) look(p *plan, now time.Duration, n int64) look {
-	w.advance(p, now)
 	l := look{room: max(0, p.burst-w.estimate(p, now))}
 	if n > l.room {
 		l.retry = w.wait(p, now, n)
@@ -179,13 +172,11 @@ func decayed(p *plan, units, free int64) time.Duration {
 }
 
 func (w *sliding) charge(p *plan, now time.Duration, n int64) {
-	w.advance(p, now)
 	w.cur += max(0, min(n, 2*p.burst-w.estimate(p, now)))
 }
 
 // refund first gives back the units that count longest.
 func (w *sliding) refund(p *plan, now time.Duration, n int64) float64 {
-	w.advance(p, now)
 	here := min(n, w.cur)
 	w.cur -= here
 	before := min(n-here, w.prev)
@@ -194,13 +185,11 @@ func (w *sliding) refund(p *plan, now time.Duration, n int64) float64 {
 }
 
 func (w *sliding) mark(p *plan, now time.Duration) mark {
-	w.advance(p, now)
 	return mark{at: now}
 }
 
 // undo takes the units out of the counter that has them.
 func (w *sliding) undo(p *plan, now time.Duration, m mark, _ float64, n int64) float64 {
-	w.advance(p, now)
 	var from *int64
 	switch since := m.at - w.start; {
 	case m.at < w.changed: // the counter is unknown
@@ -220,7 +209,6 @@ func (w *sliding) undo(p *plan, now time.Duration, m mark, _ float64, n int64) f
 // change keeps the counters if the period stays. With a new period, the estimate becomes the count of the current
 // window.
 func (w *sliding) change(from, to *plan, now time.Duration) {
-	w.advance(from, now)
 	if from.period == to.period {
 		return
 	}
