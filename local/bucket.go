@@ -23,12 +23,7 @@ func (b *bucket) advance(*plan, time.Duration) {}
 
 func (b *bucket) set(level float64, now time.Duration) { b.level, b.last = level, now }
 
-func (b *bucket) take(p *plan, now time.Duration, n int64) (time.Duration, bool) {
-	_, ok, _ := b.decide(p, now, n)
-	return 0, ok
-}
-
-// decide is take and then look, in one step: for n if take failed, else for 0.
+// decide is take of what is there and then look, in one step: for n if take failed, else for 0.
 func (b *bucket) decide(p *plan, now time.Duration, n int64) (delay time.Duration, ok bool, seen look) {
 	level := b.at(p, now)
 	if ok = p.admits(level, n); ok {
@@ -74,15 +69,14 @@ func (b *bucket) wait(p *plan, now time.Duration, level float64, n int64) time.D
 	return d
 }
 
-// book lets the level fall to one burst below 0.
-func (b *bucket) book(p *plan, now time.Duration, n int64, most time.Duration) booking {
+// take lets the level fall to one burst below 0.
+func (b *bucket) take(p *plan, now time.Duration, n int64, most time.Duration) booking {
 	level := b.at(p, now)
-	delay := b.wait(p, now, level, n)
-	if retry := b.wait(p, now, level, n-p.burst); retry > 0 || delay > most {
-		return booking{delay: delay, retry: retry}
+	t := booking{delay: b.wait(p, now, level, n), retry: b.wait(p, now, level, n-p.burst)}
+	if t.ok = t.retry == 0 && t.delay <= most; t.ok {
+		b.set(level-float64(n), now)
 	}
-	b.set(level-float64(n), now)
-	return booking{delay: delay, ok: true}
+	return t
 }
 
 // charge takes whole units only, and so may stop a part of a unit above the floor.

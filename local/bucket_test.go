@@ -51,7 +51,7 @@ func TestBucketIsTimeRate(t *testing.T) {
 					t.Fatalf("%v: %d of %v: %v, rate.Limiter: %v", limit, n, b, ok, want)
 				}
 			case "book":
-				if got := b.book(p, now, n, hybridlimit.Never); got.ok && !lim.ReserveN(at, int(n)).OK() {
+				if got := b.take(p, now, n, hybridlimit.Never); got.ok && !lim.ReserveN(at, int(n)).OK() {
 					t.Fatalf("%v: %d booked, not by rate.Limiter", limit, n)
 				}
 			case "change":

@@ -133,12 +133,12 @@ func (j *journal) remove(i int, n int64) int64 {
 	return n
 }
 
-func (j *journal) take(p *plan, now time.Duration, n int64) (time.Duration, bool) {
+func (j *journal) take(p *plan, now time.Duration, n int64, _ time.Duration) booking {
 	if n > p.burst-j.used() {
-		return 0, false
+		return booking{}
 	}
 	j.add(p, now, n)
-	return 0, true
+	return booking{ok: true}
 }
 
 func leaving(p *plan, now time.Duration) time.Duration {

@@ -3,8 +3,6 @@ package local
 import (
 	"slices"
 	"time"
-
-	"github.com/hybridlimit/hybridlimit"
 )
 
 // queue is the state of a leaky bucket as a queue: the sub-units in it, and the time at which they were counted. It is
@@ -46,11 +44,6 @@ func (q *queue) advance(p *plan, now time.Duration) {
 // over returns the sub-units by which n more units would exceed the queue.
 func (q *queue) over(p *plan, n int64) int64 { return q.used - (p.burst-n)*p.unit }
 
-func (q *queue) take(p *plan, now time.Duration, n int64) (time.Duration, bool) {
-	b := q.book(p, now, n, hybridlimit.Never)
-	return b.delay, b.ok
-}
-
 func (q *queue) look(p *plan, now time.Duration, n int64) look {
 	l := look{room: max(0, (p.burst*p.unit-q.used)/p.unit), reset: p.serve(q.used)}
 	if n > 0 {
@@ -59,8 +52,8 @@ func (q *queue) look(p *plan, now time.Duration, n int64) look {
 	return l
 }
 
-// book is take with a bound on the delay: a place in the queue is a booking.
-func (q *queue) book(p *plan, now time.Duration, n int64, most time.Duration) booking {
+// take takes a place in the queue.
+func (q *queue) take(p *plan, now time.Duration, n int64, most time.Duration) booking {
 	b := booking{delay: p.serve(q.used), retry: p.serve(q.over(p, n))}
 	if b.ok = b.retry == 0 && b.delay <= most; b.ok {
 		q.join(n * p.unit)

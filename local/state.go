@@ -12,8 +12,8 @@ import (
 type state interface {
 	// advance brings the state to now. It comes before all others, also before change.
 	advance(p *plan, now time.Duration)
-	// take takes n units if they are available. delay is the time before they may be used.
-	take(p *plan, now time.Duration, n int64) (delay time.Duration, ok bool)
+	// take takes n units if they are available within most. Only buckets and queues can take units of the future.
+	take(p *plan, now time.Duration, n int64, most time.Duration) booking
 	// look takes nothing. retry is for n, and 0 for n = 0.
 	look(p *plan, now time.Duration, n int64) look
 	// charge takes n units, available or not, down to a burst of debt.
@@ -29,12 +29,6 @@ type state interface {
 	change(from, to *plan, now time.Duration)
 }
 
-// booker is a state that can take units of the future.
-type booker interface {
-	// book takes n units if they are available within most.
-	book(p *plan, now time.Duration, n int64, most time.Duration) booking
-}
-
 // look is the answer of a key.
 type look struct {
 	room  int64         // the largest n that would be taken, 0 in debt
@@ -42,11 +36,11 @@ type look struct {
 	reset time.Duration // until the key has the state of an unused one
 }
 
-// booking is the answer to book.
+// booking is the answer to take. If not ok, windows and logs leave the times to look.
 type booking struct {
-	delay time.Duration // until the units are available, if nothing else is taken
-	retry time.Duration // if not ok: until the same could be booked; 0 if only most prevents it
 	ok    bool
+	delay time.Duration // until the units are available, if nothing else is taken
+	retry time.Duration // if not ok: until the same could be taken; 0 if only most prevents it
 }
 
 // mark is the time at which units were taken, and parts of the state directly after. Each algorithm needs some of them.

@@ -107,36 +107,38 @@ func (e *entry) fresh(now time.Duration) bool { return e.look(now, 0).reset == 0
 // decide takes n units if floor more are there. seen is the look after that: for n and the floor if nothing was taken,
 // else for 0.
 func (e *entry) decide(now time.Duration, n, floor int64) (delay time.Duration, ok bool, seen look) {
-	if floor == 0 {
-		if b, is := e.state.(*bucket); is {
+	most := hybridlimit.Never // a queue makes the call wait
+	if b, is := e.state.(*bucket); is {
+		if floor == 0 {
 			return b.decide(e.plan, now, n)
 		}
+		most = 0
 	}
 	e.state.advance(e.plan, now)
 	need := n + floor
+	var b booking
 	if floor == 0 || e.state.look(e.plan, now, need).retry == 0 {
-		delay, ok = e.state.take(e.plan, now, n)
+		b = e.state.take(e.plan, now, n, most)
 	}
-	if ok {
+	if b.ok {
 		need = 0
 	}
-	return delay, ok, e.state.look(e.plan, now, need)
+	return b.delay, b.ok, e.state.look(e.plan, now, need)
 }
 
 // reserve takes n units if they are available within most, and floor more are there. With a floor, it takes no units of
 // the future.
 func (e *entry) reserve(now time.Duration, n, floor int64, most time.Duration) booking {
-	if b, can := e.state.(booker); can {
-		if floor > 0 {
-			if wait := e.look(now, n+floor).retry; wait > 0 {
-				return booking{delay: wait, retry: wait}
-			}
-		}
-		e.state.advance(e.plan, now)
-		return b.book(e.plan, now, n, most)
+	e.state.advance(e.plan, now)
+	var b booking
+	if floor == 0 || e.state.look(e.plan, now, n+floor).retry == 0 {
+		b = e.state.take(e.plan, now, n, most)
 	}
-	_, ok, seen := e.decide(now, n, floor)
-	return booking{delay: seen.retry, retry: seen.retry, ok: ok}
+	if !b.ok && b.delay == 0 {
+		b.retry = e.state.look(e.plan, now, n+floor).retry
+		b.delay = b.retry
+	}
+	return b
 }
 
 func (e *entry) refund(now time.Duration, n int64) {

@@ -27,12 +27,12 @@ func (w *fixed) advance(p *plan, now time.Duration) {
 
 func (w *fixed) room(p *plan) int64 { return max(0, p.burst-w.used-w.owed) }
 
-func (w *fixed) take(p *plan, now time.Duration, n int64) (time.Duration, bool) {
+func (w *fixed) take(p *plan, now time.Duration, n int64, _ time.Duration) booking {
 	if n > w.room(p) {
-		return 0, false
+		return booking{}
 	}
 	w.used += n
-	return 0, true
+	return booking{ok: true}
 }
 
 func (w *fixed) look(p *plan, now time.Duration, n int64) look {
@@ -126,12 +126,12 @@ func (w *sliding) estimate(p *plan, now time.Duration) int64 {
 	return w.cur + part
 }
 
-func (w *sliding) take(p *plan, now time.Duration, n int64) (time.Duration, bool) {
+func (w *sliding) take(p *plan, now time.Duration, n int64, _ time.Duration) booking {
 	if n > p.burst-w.estimate(p, now) {
-		return 0, false
+		return booking{}
 	}
 	w.cur += n
-	return 0, true
+	return booking{ok: true}
 }
 
 func (w *sliding) look(p *plan, now time.Duration, n int64) look {
