@@ -21,9 +21,8 @@ type Class = hybridlimit.Class
 type Config struct {
 	// Name is reported as Result.Policy. Empty: none. If set it must satisfy hybridlimit.CheckName.
 	Name string
-	// MaxKeys is the largest number of keys that are held. A new key replaces the one that was used least recently: see
-	// Memory in the package documentation. Zero: 100 000. A key costs 190 to 260 bytes and its name. A key of a log
-	// costs 24 bytes more for each call in it. A limiter that is too small for its keys loses their history.
+	// MaxKeys is the largest number of keys that are held. A new key replaces the one that was used least recently, and
+	// its history is lost: see Memory in the package documentation. Zero: 100 000.
 	MaxKeys int
 	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero: hybridlimit.DefaultMaxKeyBytes. Keys are
 	// copied, so MaxKeys times MaxKeyBytes bounds the memory of their names.
@@ -35,11 +34,9 @@ type Config struct {
 	// LimitFor returns the limit of a key, of the limiter's algorithm. If it returns the limit given to New, or the
 	// present one, the key has no limit of its own and follows SetLimit. Nil: all keys have one limit.
 	//
-	// It is called when a key comes into memory: at its first call, and again after the key was dropped, evicted or
-	// reset. For a key that is held it is called again after LimitRefresh or Invalidate, with the next call for the key
-	// that brings no limit (AllowLimit). A Peek at a key that is not held calls it too. First calls for a key that come
-	// at once all call it. A new key that it makes Unlimited or Blocked is not held, so it is called each time. It is
-	// called under no lock and must be safe for concurrent use. It costs one more lookup per call.
+	// It is called for a key that is not held (also by Peek, and for a key that it makes Unlimited or Blocked each
+	// time), and for a key that is held by the next call after LimitRefresh or Invalidate that brings no limit. First
+	// calls for a key that come at once all call it. It is called under no lock and must be safe for concurrent use.
 	//
 	// A new limit changes a key that is held as SetLimit does: nothing refills. One call waits for the new answer.
 	// Other calls for the key decide by the old limit meanwhile.

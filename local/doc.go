@@ -35,42 +35,32 @@
 // # Time
 //
 // The clock is monotonic. Windows are aligned to Unix time as the wall clock showed it when the limiter was made, and
-// are counted from there. Setting the wall clock later moves no window, and the windows of a long-running limiter drift
-// from the wall clock as the monotonic clock does. All answers of a fixed window give the same end of the window in
-// ResetAfter, to the nanosecond.
+// are counted from there: setting the wall clock later moves no window.
 //
 // # Debt
 //
-// [Limiter.Charge] takes units that have not refilled yet, and in buckets [Limiter.Reserve] and [Limiter.Wait] do so
-// too. The level then falls to at most one burst below zero: the key is in debt. Allow admits nothing before a debt is
-// paid.
+// [Limiter.Charge], and in buckets [Limiter.Reserve] and [Limiter.Wait], take units that have not refilled yet. The
+// level then falls to at most one burst below zero: the key is in debt, and Allow admits nothing before it is paid.
 //
 // # Memory
 //
-// A limiter holds at most MaxKeys keys. A new key in a full shard pushes out the key that was used least recently (an
-// LRU of golang-lru). Each call for a key is a use of it, also a denied one, but not Peek, History, Invalidate or the
-// cancelling of a reservation.
+// A limiter holds at most MaxKeys keys, divided evenly among shards. A new key in a full shard pushes out the key that
+// was used least recently (an LRU of golang-lru). Each call for a key is a use of it, also a denied one, but not Peek,
+// History, Invalidate or the cancelling of a reservation. With 64 shards, the first one is full when 92 to 96 % of
+// MaxKeys are held (30 runs).
 //
-// If the evicted key was not full yet, its history is lost and it restarts with a full bucket. [Limiter.Evicted] counts
-// these losses. Each gives the key at most one burst too much, and removes its debt. A flood of invented keys thus
-// costs real keys their history. So authenticate before you limit by a name that the caller chose.
+// If the evicted key was not full yet, it restarts full: it gets at most one burst too much, and loses its debt.
+// [Limiter.Evicted] counts this. A flood of invented keys thus costs real keys their history. So authenticate before
+// you limit by a name that the caller chose.
 //
 // A key costs 190 to 260 bytes and its name, and up to 45 bytes more after many keys have come and gone (measured,
-// TestMemoryOfAKey); a log costs most. A log also costs 24 bytes for each call that still counts, at any cost of the
-// call, and as much again while it grows. It has at most Rate calls, or twice that in debt, so a key of a million an
-// hour may use 48 MB. A call with a request id (hybridlimit.WithRequestID) costs 40 bytes and the id more.
+// TestMemoryOfAKey); a log costs most. A log also costs 24 bytes for each call that still counts, and as much again
+// while it grows. It has at most Rate calls, or twice that in debt, so a key of a million an hour may use 48 MB. A call
+// with a request id (hybridlimit.WithRequestID) costs 40 bytes and the id more.
 //
 // A key without a call for longer than IdleAfter is full again, and dropping it loses nothing. A key in debt, or under
-// a slower limit of its own, stays until it is full. Each call drops up to two idle keys of its shard, those first that
-// were used least recently. Without calls nothing is freed, since there is no goroutine. Dropping frees the key and its
-// state. The map of the keys keeps its size.
-//
-// # Shards
-//
-// Keys are hashed over shards, with a seed of this limiter. There are four for each core (GOMAXPROCS), rounded up to a
-// power of two, but at most 256, and at least 1024 keys belong to each. Below a MaxKeys of 2048 there is one. MaxKeys
-// is divided evenly among them, so the total never exceeds it. The hash is not perfectly even: with 64 shards, the
-// first shard is full and starts to evict when 92 to 96 % of MaxKeys are held (30 runs).
+// a slower limit of its own, stays until it is full. Each call drops up to two idle keys of its shard. Without calls
+// nothing is freed, since there is no goroutine. The map of the keys keeps its size.
 //
 // # Resolution
 //
@@ -80,7 +70,6 @@
 //	ε = 2ns + (a+2)·TimeToFull/2⁴⁹
 //
 // where a is the number of calls admitted since the key was last full: a bucket is a float64, and each admission rounds
-// it. The decisions are within ε of those of the ideal bucket. For each admission, the second term is 2·10⁻⁶ ns at a
-// second to full, 0.2 ns at a day, and 8 µs at 142 years, the longest that Validate permits. (It adds up the worst
-// rounding of each operation; random search found a sixteenth of it.) ResetAfter is as exact.
+// it. For each, the second term is 2·10⁻⁶ ns at a second to full, 0.2 ns at a day, and 8 µs at 142 years, the longest
+// that Validate permits. (Random search found a sixteenth of it.) ResetAfter is as exact.
 package local

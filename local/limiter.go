@@ -21,10 +21,7 @@ import (
 type Limiter struct {
 	*core
 
-	// The views of a limiter have copies of these fields, which never change.
-	store
-	cfg   Config               // that of core, beside the keys
-	start time.Time            // that of core
+	store                      // the views of a limiter have copies of this
 	clock func() time.Duration // nil: that of the process
 	order uint64               // position among all limiters: AllowJoint takes locks in this order
 	class classes.Class
@@ -74,8 +71,6 @@ func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time
 			closed:  make(chan struct{}),
 		},
 		store: store{maphash.MakeSeed(), make([]shard, shards)},
-		cfg:   cfg,
-		start: start,
 		order: made.Add(1),
 	}
 	l.class = l.classes[0]

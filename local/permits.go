@@ -159,7 +159,7 @@ func (s *permitShard) change(most int64) (open bool) {
 		return false
 	}
 	s.most = most
-	s.each(func(c *permitKey) { s.serve(c) })
+	s.each(s.serve)
 	return true
 }
 
