@@ -15,8 +15,15 @@ type bucket struct {
 	last  time.Duration
 }
 
-// at returns the level at now.
-func (b *bucket) at(p *plan, now time.Duration) float64 { return p.refilled(b.level, now-b.last) }
+// at returns the level at now, at most the burst. It computes as rate.Limiter does, without a fused sum.
+func (b *bucket) at(p *plan, now time.Duration) float64 {
+	elapsed := now - b.last
+	seconds := float64(elapsed) / float64(time.Second)
+	if elapsed >= time.Second {
+		seconds = elapsed.Seconds()
+	}
+	return min(b.level+float64(seconds*p.perSecond), float64(p.burst))
+}
 
 // advance does nothing: the level is rounded only when units are taken, as by rate.Limiter.
 func (b *bucket) advance(*plan, time.Duration) {}
@@ -49,7 +56,7 @@ func (b *bucket) seen(p *plan, now time.Duration, level float64, n int64) look {
 
 // wait returns the time from now until n ≤ burst units are admitted. level is the level at now.
 //
-// The product here and the sum in refilled round differently, so wait checks whether the time is right, and searches
+// The product here and the sum in at round differently, so wait checks whether the time is right, and searches
 // upwards. (A search downwards too would find the very first nanosecond. But it would turn 100 ms into 99.999999 ms
 // wherever the last digit of a float64 is too small.) The check takes as long as the rest. It can be left out for a
 // short limit, of at most 2⁴⁵ ns (9 hours) to full. The rounding to whole nanoseconds may lack half a nanosecond of
@@ -63,7 +70,9 @@ func (b *bucket) wait(p *plan, now time.Duration, level float64, n int64) time.D
 	if p.short {
 		return d
 	}
-	for step := time.Duration(1); d < maxWait && !p.admits(b.at(p, now+d), n); step *= 2 {
+	// The bound is 146 years, and Validate bounds the time to full to 142. (From debt it is up to twice as long. Then the
+	// rounded product may stay.)
+	for step := time.Duration(1); d < hybridlimit.Never/2 && !p.admits(b.at(p, now+d), n); step *= 2 {
 		d += step
 	}
 	return d
@@ -98,9 +107,7 @@ func (b *bucket) give(p *plan, now time.Duration, units float64) float64 {
 	return units
 }
 
-func (b *bucket) mark(p *plan, now time.Duration) mark {
-	return mark{at: now, level: b.at(p, now)}
-}
+func (b *bucket) mark(p *plan, now time.Duration) mark { return mark{at: now, level: b.at(p, now)} }
 
 // undo gives back n, less the units that would have overflowed since if they had not been taken. Without the call, the
 // level would have been n higher, but at most the burst. The highest level since is unknown. It is bounded by peak: the
@@ -121,15 +128,6 @@ func (b *bucket) change(from, to *plan, now time.Duration) {
 // wait below one.
 func (p *plan) admits(level float64, n int64) bool { return float64(n)-level <= p.slack }
 
-// refilled returns the level after some time, at most the burst. It computes as rate.Limiter does, without a fused sum.
-func (p *plan) refilled(level float64, elapsed time.Duration) float64 {
-	seconds := float64(elapsed) / float64(time.Second)
-	if elapsed >= time.Second {
-		seconds = elapsed.Seconds()
-	}
-	return min(level+float64(seconds*p.perSecond), float64(p.burst))
-}
-
 // remaining returns the largest n that would be admitted. It can be ⌊level⌋ + 1, because of that nanosecond:
 // 0.9999999999 tokens admit a call of cost 1, which a caller that reads 0 would not make.
 func (p *plan) remaining(level float64) int64 {
@@ -139,11 +137,6 @@ func (p *plan) remaining(level float64) int64 {
 	}
 	return max(0, min(int64(n), p.burst))
 }
-
-// maxWait bounds the search in bucket.wait, because a loop under a lock needs a bound. It is 146 years. Validate bounds
-// the time to full to 142 years, so the search ends earlier. (From a burst of debt the time is twice as long. In this
-// case wait may return the rounded product without a search.)
-const maxWait = hybridlimit.Never / 2
 
 // ahead records the bookings of a bucket, from the first reservation of a key on.
 //

@@ -29,11 +29,6 @@ func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 // asks, or if a Limiter is nil (as an interface, or as a pointer in it) or does not join. With an error nothing is
 // taken.
 func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
-	return allowJointAt(ctx, time.Now(), asks)
-}
-
-// allowJointAt decides asks at now. It writes the answer of each limit into its ask.
-func allowJointAt(ctx context.Context, now time.Time, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
 	for i := range asks {
 		asks[i].Result = hybridlimit.Result{}
 	}
@@ -41,14 +36,14 @@ func allowJointAt(ctx context.Context, now time.Time, asks []hybridlimit.Ask) (h
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if err := lockAll(parts, now); err != nil {
+	if err := lockAll(parts); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	defer unlockAll(parts)
 	var res hybridlimit.Result
 	denied := false
 	for _, p := range parts {
-		one := p.try(now)
+		one := p.try()
 		if one.Allowed {
 			continue
 		}
@@ -84,7 +79,8 @@ type jointKey struct {
 
 	l       *Limiter
 	n       int64
-	index   int // of its shard
+	index   int           // of its shard
+	called  time.Duration // shard time by the caller's clock
 	request string
 	beside  int64    // units of the key that other classes with a larger floor take in this call
 	q       question // to LimitFor
@@ -111,7 +107,7 @@ func partsOf(ctx context.Context, asks []hybridlimit.Ask) ([]*jointKey, error) {
 		}
 		same := slices.IndexFunc(parts, func(p *jointKey) bool { return p.is(a) })
 		if same < 0 {
-			p := &jointKey{l: l, n: a.N, index: l.index(a.Key), request: l.request(ctx)}
+			p := &jointKey{l: l, n: a.N, index: l.index(a.Key), called: l.now(), request: l.request(ctx)}
 			p.shard, p.key = &l.shards[p.index], a.Key
 			parts = append(parts, p)
 			continue
@@ -154,7 +150,7 @@ func limiterOf(i int, a hybridlimit.Ask) (*Limiter, error) {
 
 // lockAll locks the shards of all parts, unless there is an error. LimitFor is called under no lock, so a question
 // costs another round.
-func lockAll(parts []*jointKey, now time.Time) error {
+func lockAll(parts []*jointKey) error {
 	for {
 		eachLock(parts, (*sync.Mutex).Lock)
 		var unknown []*jointKey
@@ -163,16 +159,15 @@ func lockAll(parts []*jointKey, now time.Time) error {
 				unlockAll(parts)
 				return errClosed
 			}
-			at := now.Sub(p.l.start)
 			p.find()
 			if p.q.asked && !p.q.used {
-				if err := p.l.answer(&p.place, at, &p.q); err != nil {
+				if err := p.l.answer(&p.place, p.called, &p.q); err != nil {
 					unlockAll(parts)
 					return err
 				}
 			}
-			if !p.q.asked && p.l.due(&p.place, at, nil) {
-				p.q = p.l.question(&p.place, at)
+			if !p.q.asked && p.l.due(&p.place, p.called, nil) {
+				p.q = p.l.question(&p.place, p.called)
 				unknown = append(unknown, p)
 			}
 			if e := p.entry; e != nil {
@@ -202,9 +197,9 @@ func eachLock(parts []*jointKey, f func(*sync.Mutex)) {
 
 // try returns the answer for the part's units, and takes none. It counts as a use of a key that is held, so that a key
 // that is always denied is not dropped.
-func (p *jointKey) try(now time.Time) hybridlimit.Result {
+func (p *jointKey) try() hybridlimit.Result {
 	p.find() // another part may have evicted it since
-	p.l.enter(&p.place, now.Sub(p.l.start), nil)
+	p.l.enter(&p.place, p.called, nil)
 	if static(p.plan.limit.Algorithm) {
 		return p.l.static(p.plan, p.n)
 	}

@@ -68,9 +68,7 @@ func (w *fixed) refund(p *plan, now time.Duration, n int64) float64 {
 	return float64(later + here)
 }
 
-func (w *fixed) mark(p *plan, now time.Duration) mark {
-	return mark{at: now, until: w.end}
-}
+func (w *fixed) mark(p *plan, now time.Duration) mark { return mark{at: now, until: w.end} }
 
 func (w *fixed) undo(p *plan, now time.Duration, m mark, _ float64, n int64) float64 {
 	if w.end != m.until {
@@ -184,9 +182,7 @@ func (w *sliding) refund(p *plan, now time.Duration, n int64) float64 {
 	return float64(here + before)
 }
 
-func (w *sliding) mark(p *plan, now time.Duration) mark {
-	return mark{at: now}
-}
+func (w *sliding) mark(p *plan, now time.Duration) mark { return mark{at: now} }
 
 // undo takes the units out of the counter that has them.
 func (w *sliding) undo(p *plan, now time.Duration, m mark, _ float64, n int64) float64 {
