@@ -142,8 +142,7 @@ func (l *ConcurrencyLimiter) Acquire(ctx context.Context, key string) (hybridlim
 // ConcurrencyConfig.MaxWait and until ctx ends. The call is then denied: the Result says so, and the Permit is zero.
 //
 // Release the Permit when the call ends, also after a panic. Remaining is the number of free permits. RetryAfter of a
-// denial is a hint of 1 s, because the end of a call is not known before. For an n above the limit it is
-// hybridlimit.Never, without a wait.
+// denial is a hint of 1 s, or hybridlimit.Never for an n above the limit, which does not wait.
 //
 // The errors are hybridlimit.ErrEmptyKey, ErrKeyTooLong, ErrCost, ErrClosed, ErrTooManyKeys, the error of ctx, and the
 // *hybridlimit.InvalidError of a limit from LimitFor. Nothing is held then.

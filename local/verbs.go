@@ -39,9 +39,8 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 //     window keeps its end. The estimate of a sliding window becomes the count of its current window. The entries of a
 //     log keep the times at which they leave.
 //
-// A key that is not held begins full under the new limit. SetLimit visits all keys, one shard after the other: about 50
-// ms for 100 000 keys. A decision may have to wait for one of the shards. IdleAfter stays, or grows to the time that
-// the limit needs.
+// A key that is not held begins full under the new limit. SetLimit visits all keys, one locked shard after the other:
+// about 50 ms for 100 000 keys. IdleAfter stays, or grows to the time that the limit needs.
 func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	now := l.now()
 	p, err := l.planFor(limit)
@@ -74,11 +73,10 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 	})
 }
 
-// Charge takes n units of key, whether they are available or not. It is for the actual cost of a call that was admitted
-// for an estimate. Missing units become a debt. The refill pays the debt first, and later calls are denied until it is
-// paid. A debt is at most one burst; Charge drops units beyond that. The debt of a fixed window is taken from the next
-// window. Charge fails as AllowN does, but n may be above the burst. Result.Granted is n, and Remaining is the number
-// of units left.
+// Charge takes n units of key, available or not: the actual cost of a call that was admitted for an estimate. Missing
+// units become a debt, and later calls are denied until the refill has paid it. A debt is at most one burst; Charge
+// drops units beyond that. The debt of a fixed window is taken from the next window. Charge fails as AllowN does, but n
+// may be above the burst. Result.Granted is n.
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	var at place
 	res, err := l.call(&at, key, n, func() hybridlimit.Result {
@@ -95,8 +93,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 // Refund gives back n units of key, for example for a call that was admitted and did not happen. The key never holds
 // more units than when it is full. A refund names no window: it reduces the count of the current window, and then the
 // count of the window before, if that still counts. In a log it gives back the oldest units. A key that is not held is
-// full and stays full. Refund fails as AllowN does, but n may be above the burst. Result.Granted is 0, and Remaining is
-// the number of units left.
+// full and stays full. Refund fails as AllowN does, but n may be above the burst. Result.Granted is 0.
 //
 // If the key was full between the admission and the refund, the refill of that time comes back twice. So the bound of
 // the package comment holds for the units admitted, less the units refunded, plus that refill. Cancel of a Reservation
@@ -303,9 +300,8 @@ func (l *Limiter) Reset(_ context.Context, key string) error {
 
 // Invalidate makes the next call for key ask Config.LimitFor for its limit, without waiting for Config.LimitRefresh.
 // Call it when a key gets another limit, for example with a message about a customer's new plan. The answer changes the
-// limit as SetLimit does: used units stay used. Calls that have begun before may still be decided by the old limit. A
-// key that is not held needs no Invalidate, and it is no error. Without Config.LimitFor nothing happens. Invalidate
-// fails as Reset does.
+// limit as SetLimit does. Calls that have begun before may still be decided by the old limit. Without Config.LimitFor,
+// or for a key that is not held, nothing happens. Invalidate fails as Reset does.
 func (l *Limiter) Invalidate(key string) error {
 	return l.visit(key, func(s *shard) {
 		l.voids.Add(1)
@@ -315,9 +311,8 @@ func (l *Limiter) Invalidate(key string) error {
 	})
 }
 
-// InvalidateAll is Invalidate for all keys, for example after LimitFor's source was loaded anew. It visits the keys
-// that are held, under the lock of one shard after the other (BenchmarkInvalidateAll has the time). A key whose limit
-// has not changed keeps its units.
+// InvalidateAll is Invalidate for all keys, for example after LimitFor's source was loaded anew. It visits all keys, one
+// locked shard after the other (BenchmarkInvalidateAll has the time).
 func (l *Limiter) InvalidateAll() error {
 	l.voids.Add(1)
 	return l.each(func(s *shard) {
