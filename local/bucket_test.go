@@ -13,7 +13,7 @@ import (
 
 // newRate returns a rate.Limiter of a limit.
 func newRate(limit hybridlimit.Limit) *rate.Limiter {
-	return rate.NewLimiter(rate.Limit(newArith(limit).perSecond), int(limit.BurstSize()))
+	return rate.NewLimiter(rate.Limit(newPlan(limit, 0, time.Unix(0, 0)).perSecond), int(limit.BurstSize()))
 }
 
 // TestSlackIsTheLargest checks that slack is the largest number of missing units for which
@@ -21,9 +21,9 @@ func newRate(limit hybridlimit.Limit) *rate.Limiter {
 func TestSlackIsTheLargest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := anyLimit(t)
-		a := newArith(limit)
-		if a.nanos(a.slack) >= 1 || a.nanos(math.Nextafter(a.slack, math.Inf(1))) < 1 {
-			t.Fatalf("%v: slack %v", limit, a.slack)
+		p := newPlan(limit, 0, time.Unix(0, 0))
+		if p.nanos(p.slack) >= 1 || p.nanos(math.Nextafter(p.slack, math.Inf(1))) < 1 {
+			t.Fatalf("%v: slack %v", limit, p.slack)
 		}
 	})
 }
@@ -36,7 +36,7 @@ func TestBucketIsTimeRate(t *testing.T) {
 		start := time.Unix(0, 0)
 		p := newPlan(limit, 0, start)
 		e, lim := newEntry(p, nil), newRate(limit)
-		b := e.state.(*tokens)
+		b := e.state.(*bucket)
 		var now time.Duration
 		for range rapid.IntRange(1, 40).Draw(t, "calls") {
 			if now += anyPause(t, limit); now > 100*365*24*time.Hour {
@@ -51,7 +51,7 @@ func TestBucketIsTimeRate(t *testing.T) {
 					t.Fatalf("%v: %d of %v: %v, rate.Limiter: %v", limit, n, b, ok, want)
 				}
 			case "book":
-				if got := b.book(p, now, n, hybridlimit.Never); got.ok && !lim.ReserveN(at, int(n)).OK() {
+				if got := b.take(p, now, n, hybridlimit.Never); got.ok && !lim.ReserveN(at, int(n)).OK() {
 					t.Fatalf("%v: %d booked, not by rate.Limiter", limit, n)
 				}
 			case "change":

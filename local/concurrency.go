@@ -1,9 +1,11 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -13,12 +15,65 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/shards"
 )
 
-// ConcurrencyLimiter limits the calls that run at once, for many keys, in this
-// process only. Make one with NewConcurrency. It is safe for concurrent use.
+// ConcurrencyConfig sets how a ConcurrencyLimiter waits and keeps its keys. The zero ConcurrencyConfig is ready to use.
+type ConcurrencyConfig struct {
+	// Name is reported as Result.Policy. Empty: none. If set it must satisfy hybridlimit.CheckName.
+	// hybridlimit.AllowAll acquires the permits of several limiters in the order of their names.
+	Name string
+	// MaxWait is the longest time for which a call waits for a permit. Calls of one key are served in the order in
+	// which they came, so a call of many permits is not overtaken by smaller ones. hybridlimit.Never: as long as ctx.
+	// Zero: a call without a free permit is denied at once.
+	MaxWait time.Duration
+	// MaxKeys is the largest number of keys with running calls. The first call of one key more fails with
+	// hybridlimit.ErrTooManyKeys. Zero: 100 000. A key without running calls does not count.
+	MaxKeys int
+	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero: hybridlimit.DefaultMaxKeyBytes.
+	MaxKeyBytes int
+	// LimitFor returns the limit of a key: of calls in flight, Unlimited or Blocked. If it returns the limit given to
+	// NewConcurrency, or the present one, the key follows SetLimit. Nil: all keys have one limit.
+	//
+	// It is called for each call, under no lock, and must be safe for concurrent use. A new answer changes the key as
+	// SetLimit does. A limit that NewConcurrency would refuse is an error of the call (ErrInvalid). A panic of LimitFor
+	// goes to the caller, and nothing is held.
+	LimitFor func(key string) hybridlimit.Limit
+}
+
+// check returns all violations of a limit and of the configuration, or ErrUnsupported for the limit of a rate.
+func (c ConcurrencyConfig) check(limit hybridlimit.Limit) error {
+	var bad hybridlimit.Violations
+	bad.AddLimit(limit)
+	checkKeys(&bad, "ConcurrencyConfig.", c.Name, c.MaxKeys, c.MaxKeyBytes)
+	if c.MaxWait < 0 {
+		bad.Add("ConcurrencyConfig.MaxWait", c.MaxWait, "must not be negative")
+	}
+	if err := bad.Err("local"); err != nil {
+		return err
+	}
+	if limit.Algorithm != hybridlimit.AlgConcurrent && !static(limit.Algorithm) {
+		return fmt.Errorf("local: %w: a limiter of calls in flight has no rate (%v): use New", hybridlimit.ErrUnsupported, limit)
+	}
+	return nil
+}
+
+// permitsOf returns the number of permits of a limit of calls in flight. It is unlimited for Unlimited, and 0 for
+// Blocked.
+func permitsOf(limit hybridlimit.Limit) (int64, error) {
+	var bad hybridlimit.Violations
+	bad.AddLimit(limit)
+	if len(bad) == 0 && limit.Algorithm != hybridlimit.AlgConcurrent && !static(limit.Algorithm) {
+		bad.Add("Limit.Algorithm", limit.Algorithm, "must be concurrent, unlimited or blocked: this limiter counts calls in flight")
+	}
+	return limit.BurstSize(), bad.Err("local")
+}
+
+// unlimited is the number of permits of Unlimited. A valid limit of calls in flight has fewer.
+const unlimited = math.MaxInt64
+
+// ConcurrencyLimiter limits the calls that run at once, for many keys, in this process only. Make one with
+// NewConcurrency. It is safe for concurrent use.
 //
-// A call holds its permits until it releases them: there is no expiry, so a call
-// that never releases holds them for ever. A key is in memory while calls of it run
-// or wait, and never evicted then. A key with one running call needs 140
+// A call holds its permits until it releases them: there is no expiry, so a call that never releases holds them for
+// ever. A key is in memory while calls of it run or wait, and never evicted then. A key with one running call needs 140
 // bytes and its name, within a tenth.
 type ConcurrencyLimiter struct {
 	cfg    ConcurrencyConfig // defaults filled in
@@ -36,19 +91,25 @@ var (
 	_ hybridlimit.Describer = (*ConcurrencyLimiter)(nil)
 )
 
+var (
+	errHold        = fmt.Errorf("local: %w: a permit is held while the call runs: use Acquire", hybridlimit.ErrUnsupported)
+	errTooManyKeys = fmt.Errorf("local: %w", hybridlimit.ErrTooManyKeys)
+)
+
 // retryHint is the RetryAfter of a denial. The end of a call is not known before.
 const retryHint = time.Second
 
-// NewConcurrency makes a limiter of calls in flight: a limit of
-// hybridlimit.Concurrent, Unlimited or Blocked. It starts no goroutine.
+// NewConcurrency makes a limiter of calls in flight: a limit of hybridlimit.Concurrent, Unlimited or Blocked. It starts
+// no goroutine.
 //
-// The error is a *hybridlimit.InvalidError with all violations of limit and cfg, or
-// wraps hybridlimit.ErrUnsupported for the limit of a rate.
+// The error is a *hybridlimit.InvalidError with all violations of limit and cfg, or wraps hybridlimit.ErrUnsupported
+// for the limit of a rate.
 func NewConcurrency(limit hybridlimit.Limit, cfg ConcurrencyConfig) (*ConcurrencyLimiter, error) {
 	if err := cfg.check(limit); err != nil {
 		return nil, err
 	}
-	cfg = cfg.withDefaults()
+	cfg.MaxKeys = cmp.Or(cfg.MaxKeys, defaultMaxKeys)
+	cfg.MaxKeyBytes = cmp.Or(cfg.MaxKeyBytes, hybridlimit.DefaultMaxKeyBytes)
 	l := &ConcurrencyLimiter{
 		cfg:    cfg,
 		first:  limit,
@@ -72,101 +133,60 @@ func (l *ConcurrencyLimiter) AllowN(context.Context, string, int64) (hybridlimit
 	return hybridlimit.Result{}, errHold
 }
 
-var errHold = fmt.Errorf("local: %w: a permit is held while the call runs: use Acquire", hybridlimit.ErrUnsupported)
-
 // Acquire is AcquireN with one permit.
 func (l *ConcurrencyLimiter) Acquire(ctx context.Context, key string) (hybridlimit.Permit, hybridlimit.Result, error) {
 	return l.AcquireN(ctx, key, 1)
 }
 
-// AcquireN acquires n permits of key, all or none, for one call. Without n free
-// permits it waits, at most for ConcurrencyConfig.MaxWait and until ctx ends. The
-// call is then denied: the Result says so, and the Permit is zero.
+// AcquireN acquires n permits of key, all or none, for one call. Without n free permits it waits, at most for
+// ConcurrencyConfig.MaxWait and until ctx ends. The call is then denied: the Result says so, and the Permit is zero.
 //
-// Release the Permit when the call ends, also after a panic. Remaining is the number
-// of free permits. RetryAfter of a denial is a hint of 1 s, because the end
-// of a call is not known before. For an n above the limit it is hybridlimit.Never, without a wait.
+// Release the Permit when the call ends, also after a panic. Remaining is the number of free permits. RetryAfter of a
+// denial is a hint of 1 s, or hybridlimit.Never for an n above the limit, which does not wait.
 //
-// The errors are hybridlimit.ErrEmptyKey, ErrKeyTooLong, ErrCost, ErrClosed,
-// ErrTooManyKeys, the error of ctx, and the *hybridlimit.InvalidError of a limit from
-// LimitFor. Nothing is held then.
-func (l *ConcurrencyLimiter) AcquireN(ctx context.Context, key string, n int64) (hybridlimit.Permit, hybridlimit.Result, error) {
+// The errors are hybridlimit.ErrEmptyKey, ErrKeyTooLong, ErrCost, ErrClosed, ErrTooManyKeys, the error of ctx, and the
+// *hybridlimit.InvalidError of a limit from LimitFor. Nothing is held then.
+func (l *ConcurrencyLimiter) AcquireN(ctx context.Context, key string, n int64) (permit hybridlimit.Permit, res hybridlimit.Result, err error) {
 	if err := ctx.Err(); err != nil {
-		return hybridlimit.Permit{}, hybridlimit.Result{}, fmt.Errorf("local: %w", err)
+		return permit, res, fmt.Errorf("local: %w", err)
 	}
-	own, err := l.check(key, n)
-	if err != nil {
-		return hybridlimit.Permit{}, hybridlimit.Result{}, err
+	var at permitPlace
+	if err := l.lock(&at, key, n); err != nil {
+		return permit, res, err
 	}
-	hash := maphash.String(l.seed, key)
-	s := l.shard(hash)
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return hybridlimit.Permit{}, hybridlimit.Result{}, errClosed
+	c := at.held
+	if c != nil && c.own != at.own {
+		c.own = at.own
+		at.serve(c) // under the new limit, the calls that wait come first
 	}
-	c := s.find(hash, key)
-	if c != nil && c.own != own {
-		c.own = own
-		s.serve(c) // under the new limit, the calls that wait come first
-	}
-	most := s.limit(own)
-	free, queued := most, false
-	if c != nil {
-		free, queued = most-c.running, c.first != nil
-	}
+	most, free, now := at.free(n)
 	switch {
-	case n <= free && !queued:
+	case now:
 		if c == nil {
-			if c = s.enter(hash, key, own); c == nil {
-				s.mu.Unlock()
-				return hybridlimit.Permit{}, hybridlimit.Result{}, errTooManyKeys
+			if c = at.enter(at.hash, key, at.own); c == nil {
+				at.mu.Unlock()
+				return permit, res, errTooManyKeys
 			}
 		}
 		c.running += n
-		s.mu.Unlock()
-		return hybridlimit.NewPermit(c, n), l.admitted(most, free-n, n), nil
+		at.mu.Unlock()
+		return hybridlimit.NewPermit(c, n), l.answer(most, free-n, n, true), nil
 	case n > most || l.cfg.MaxWait == 0:
 		if c != nil {
-			s.settle(c)
+			at.settle(c)
 		}
-		s.mu.Unlock()
-		return hybridlimit.Permit{}, l.denied(most, free, n), nil
+		at.mu.Unlock()
+		return permit, l.answer(most, free, n, false), nil
 	}
-	w := &waiter{n: n, ready: make(chan struct{})}
-	c.push(w)
-	s.mu.Unlock()
+	w := c.push(n)
+	at.mu.Unlock()
 	return l.wait(ctx, c, w)
 }
 
-// check returns the error of a call, and the permits of the key's own limit, or
-// ofShard.
-func (l *ConcurrencyLimiter) check(key string, n int64) (own int64, err error) {
-	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
-		return 0, fmt.Errorf("local: %w", err)
-	}
-	if l.cfg.LimitFor == nil {
-		return ofShard, nil
-	}
-	limit := l.cfg.LimitFor(key)
-	if limit == l.first || limit == *l.base.Load() {
-		return ofShard, nil
-	}
-	if own, err = permitsOf(limit); err != nil {
-		return 0, fmt.Errorf("local: ConcurrencyConfig.LimitFor(%q): %w", key, err)
-	}
-	return own, nil
-}
-
-func (l *ConcurrencyLimiter) shard(hash uint64) *permitShard {
-	return &l.shards[hash&uint64(len(l.shards)-1)]
-}
-
 // wait waits until the call of w is admitted, or until it gives up.
-func (l *ConcurrencyLimiter) wait(ctx context.Context, c *permitKey, w *waiter) (hybridlimit.Permit, hybridlimit.Result, error) {
+func (l *ConcurrencyLimiter) wait(ctx context.Context, c *permitKey, w *waiter) (permit hybridlimit.Permit, res hybridlimit.Result, gone error) {
 	timer := time.NewTimer(l.cfg.MaxWait)
 	defer timer.Stop()
-	var gone error
 	select {
 	case <-w.ready:
 	case <-timer.C:
@@ -176,103 +196,108 @@ func (l *ConcurrencyLimiter) wait(ctx context.Context, c *permitKey, w *waiter) 
 	s := c.shard // the same if the entry is reused for another key
 	s.mu.Lock()
 	if w.state == waits {
-		c.drop(w)
+		c.end(w, refused, s.limit(c.own))
 		s.serve(c) // it may have kept smaller calls behind it waiting
+		w.free = w.most - c.running
 		s.settle(c)
-		w.state, w.most, w.free = refused, s.limit(c.own), s.limit(c.own)-c.running
 	}
 	s.mu.Unlock()
-	switch w.state {
-	case shut:
-		return hybridlimit.Permit{}, hybridlimit.Result{}, errClosed
-	case served:
-		permit := hybridlimit.NewPermit(c, w.n)
-		if gone != nil {
-			permit.Release()
-			return hybridlimit.Permit{}, hybridlimit.Result{}, gone
-		}
-		return permit, l.admitted(w.most, w.free, w.n), nil
+	switch {
+	case w.state == shut:
+		return permit, res, errClosed
+	case w.state == served && gone != nil:
+		hybridlimit.NewPermit(c, w.n).Release()
+	case w.state == served:
+		permit = hybridlimit.NewPermit(c, w.n)
 	}
 	if gone != nil {
-		return hybridlimit.Permit{}, hybridlimit.Result{}, gone
+		return permit, res, gone
 	}
-	return hybridlimit.Permit{}, l.denied(w.most, w.free, w.n), nil
+	return permit, l.answer(w.most, w.free, w.n, w.state == served), nil
 }
 
-// admitted returns the answer to a call that leaves some permits free.
-func (l *ConcurrencyLimiter) admitted(most, free, n int64) hybridlimit.Result {
-	res := l.result(most, free)
-	res.Allowed, res.Granted = true, n
-	return res
-}
-
-// denied returns the answer to a call of n permits that is denied.
-func (l *ConcurrencyLimiter) denied(most, free, n int64) hybridlimit.Result {
-	res := l.result(most, free)
-	if res.RetryAfter = retryHint; n > most {
-		res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
+// lock locks the shard of a key for a call of n permits and sets at, unless there is an error.
+func (l *ConcurrencyLimiter) lock(at *permitPlace, key string, n int64) error {
+	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
+		return fmt.Errorf("local: %w", err)
 	}
-	return res
+	at.own = ofShard
+	if l.cfg.LimitFor != nil {
+		if limit := l.cfg.LimitFor(key); limit != l.first && limit != *l.base.Load() {
+			own, err := permitsOf(limit)
+			if err != nil {
+				return fmt.Errorf("local: ConcurrencyConfig.LimitFor(%q): %w", key, err)
+			}
+			at.own = own
+		}
+	}
+	if l.find(at, key); at.closed {
+		at.mu.Unlock()
+		return errClosed
+	}
+	return nil
 }
 
-// result returns the fields common to all answers.
-func (l *ConcurrencyLimiter) result(most, free int64) hybridlimit.Result {
-	res := hybridlimit.Result{Limit: most, Remaining: max(0, free), Source: hybridlimit.SourceLocal, Policy: l.cfg.Name}
+// find locks the shard of a key and finds the key.
+func (l *ConcurrencyLimiter) find(at *permitPlace, key string) {
+	at.hash = maphash.String(l.seed, key)
+	at.permitShard = &l.shards[at.hash&uint64(len(l.shards)-1)]
+	at.mu.Lock()
+	at.held = at.find(at.hash, key)
+}
+
+// answer returns the answer to a call of n permits, with those that are free after it.
+func (l *ConcurrencyLimiter) answer(most, free, n int64, allowed bool) hybridlimit.Result {
+	res := hybridlimit.Result{
+		Allowed: allowed, Limit: most, Remaining: max(0, free), Source: hybridlimit.SourceLocal, Policy: l.cfg.Name,
+	}
 	if most == unlimited {
 		res.Source = hybridlimit.SourceStatic
 	}
+	switch {
+	case allowed:
+		res.Granted = n
+	case n > most:
+		res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
+	default:
+		res.RetryAfter = retryHint
+	}
 	return res
 }
 
-// Peek returns the answer that a call of one permit would get without a wait, and
-// acquires nothing. It fails as Acquire does.
+// Peek returns the answer that a call of one permit would get without a wait, and acquires nothing. It fails as Acquire
+// does.
 func (l *ConcurrencyLimiter) Peek(_ context.Context, key string) (hybridlimit.Result, error) {
-	own, err := l.check(key, 1)
-	if err != nil {
+	var at permitPlace
+	if err := l.lock(&at, key, 1); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	hash := maphash.String(l.seed, key)
-	s := l.shard(hash)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return hybridlimit.Result{}, errClosed
-	}
-	most := s.limit(own)
-	free, queued := most, false
-	if c := s.find(hash, key); c != nil {
-		free, queued = most-c.running, c.first != nil
-	}
-	if free < 1 || queued {
-		return l.denied(most, free, 1), nil
-	}
-	res := l.result(most, free)
-	res.Allowed = true
+	most, free, now := at.free(1)
+	at.mu.Unlock()
+	res := l.answer(most, free, 1, now)
+	res.Granted = 0
 	return res, nil
 }
 
-// Running returns the number of permits of a key that are held. It works after Close
-// too.
+// Running returns the number of permits of a key that are held. It works after Close too.
 func (l *ConcurrencyLimiter) Running(key string) int64 {
-	hash := maphash.String(l.seed, key)
-	s := l.shard(hash)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c := s.find(hash, key); c != nil {
-		return c.running
+	var at permitPlace
+	l.find(&at, key)
+	defer at.mu.Unlock()
+	if at.held == nil {
+		return 0
 	}
-	return 0
+	return at.held.running
 }
 
 // Len returns the number of keys with running or waiting calls.
 func (l *ConcurrencyLimiter) Len() int { return int(l.keys.Load()) }
 
-// SetLimit changes the limit of all keys without a limit of their own (from
-// ConcurrencyConfig.LimitFor). With more permits, waiting calls are served at once.
-// With fewer, running calls stay, and no call is admitted until they are fewer than
-// the limit. A waiting call that needs more than the limit is denied at once.
-// Unlimited and Blocked are limits too. The error is a *hybridlimit.InvalidError, or
-// wraps hybridlimit.ErrClosed; nothing has changed then. SetLimit visits all keys.
+// SetLimit changes the limit of all keys without a limit of their own (from ConcurrencyConfig.LimitFor). With more
+// permits, waiting calls are served at once. With fewer, running calls stay, and no call is admitted until they are
+// fewer than the limit. A waiting call that needs more than the limit is denied at once. Unlimited and Blocked are
+// limits too. The error is a *hybridlimit.InvalidError, or wraps hybridlimit.ErrClosed; nothing has changed then.
+// SetLimit visits all keys.
 func (l *ConcurrencyLimiter) SetLimit(limit hybridlimit.Limit) error {
 	most, err := permitsOf(limit)
 	if err != nil {
@@ -309,9 +334,8 @@ func (l *ConcurrencyLimiter) Policy(key string) hybridlimit.Policy {
 	return hybridlimit.Policy{Name: l.cfg.Name, Limit: limit}
 }
 
-// Close denies all further calls with hybridlimit.ErrClosed, those that wait too.
-// Permits of running calls stay valid until they are released. Close is idempotent,
-// and its error is always nil.
+// Close denies all further calls with hybridlimit.ErrClosed, those that wait too. Permits of running calls stay valid
+// until they are released. Close is idempotent, and its error is always nil.
 func (l *ConcurrencyLimiter) Close() error {
 	l.changing.Lock()
 	defer l.changing.Unlock()
@@ -320,5 +344,3 @@ func (l *ConcurrencyLimiter) Close() error {
 	}
 	return nil
 }
-
-var errTooManyKeys = fmt.Errorf("local: %w", hybridlimit.ErrTooManyKeys)

@@ -134,7 +134,7 @@ func TestConcurrencyBadInput(t *testing.T) {
 func TestConcurrencyConfigViolations(t *testing.T) {
 	_, err := NewConcurrency(hybridlimit.Concurrent(0), ConcurrencyConfig{Name: "a b", MaxWait: -1, MaxKeys: -2, MaxKeyBytes: -3})
 	const want = `local: Limit.Rate (0) must be at least 1; ConcurrencyConfig.Name ("a b") must be 1 to 128 of [A-Za-z0-9_.-]; ` +
-		`ConcurrencyConfig.MaxWait (-1ns) must not be negative; ConcurrencyConfig.MaxKeys (-2) must not be negative; ConcurrencyConfig.MaxKeyBytes (-3) must not be negative`
+		`ConcurrencyConfig.MaxKeys (-2) must not be negative; ConcurrencyConfig.MaxKeyBytes (-3) must not be negative; ConcurrencyConfig.MaxWait (-1ns) must not be negative`
 	if !errors.Is(err, hybridlimit.ErrInvalid) || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

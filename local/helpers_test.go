@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -78,44 +79,64 @@ func eachAlgorithm(t *testing.T, n int64, per time.Duration, f func(t *testing.T
 	}
 }
 
+// when returns a view of the limiter whose clock shows a time.
+func (l *Limiter) when(now time.Time) *Limiter { return l.by(func() time.Time { return now }) }
+
+// by returns a view of the limiter with another clock.
+func (l *Limiter) by(clock func() time.Time) *Limiter {
+	view := *l
+	view.clock = func() time.Duration { return clock().Sub(l.start) }
+	return &view
+}
+
+// from returns a context with a request id, which may be empty.
+func from(request string) context.Context {
+	if request == "" {
+		return context.Background()
+	}
+	ctx, err := hybridlimit.WithRequestID(context.Background(), request)
+	if err != nil {
+		panic(err)
+	}
+	return ctx
+}
+
 // The methods below are the verbs at a given time.
 
-func (l *Limiter) allowAt(now time.Time, key string, n int64) (res hybridlimit.Result, err error) {
-	err = l.decide(&res, now.Sub(l.start), key, n, nil, "")
-	return res, err
+func (l *Limiter) allowAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
+	return l.when(now).AllowN(context.Background(), key, n)
 }
 
 func (l *Limiter) allowLimitAt(now time.Time, key string, n int64, limit hybridlimit.Limit, request string) (hybridlimit.Result, error) {
-	return l.allowLimit(now.Sub(l.start), key, n, limit, request)
+	return l.when(now).AllowLimit(from(request), key, n, limit)
 }
 
 func (l *Limiter) peekAt(now time.Time, key string) (hybridlimit.Result, error) {
-	return l.lookAt(now.Sub(l.start), key, 1)
+	return l.when(now).Peek(context.Background(), key)
 }
 
 func (l *Limiter) setLimitAt(now time.Time, limit hybridlimit.Limit) error {
-	return l.setLimit(now.Sub(l.start), limit)
+	return l.when(now).SetLimit(limit)
 }
 
 func (l *Limiter) atMostAt(now time.Time, key string, n int64, request string) (hybridlimit.Result, error) {
-	return l.atMost(now.Sub(l.start), key, n, request)
+	return l.when(now).AllowAtMost(from(request), key, n)
 }
 
 func (l *Limiter) chargeAt(now time.Time, key string, n int64, request string) (hybridlimit.Result, error) {
-	return l.charge(now.Sub(l.start), key, n, request)
+	return l.when(now).Charge(from(request), key, n)
 }
 
 func (l *Limiter) refundAt(now time.Time, key string, n int64) (hybridlimit.Result, error) {
-	return l.refund(now.Sub(l.start), key, n)
+	return l.when(now).Refund(context.Background(), key, n)
 }
 
 func (l *Limiter) reserveAt(clock func() time.Time, key string, n int64, request string) (*hybridlimit.Reservation, error) {
-	return l.reserve(func() time.Duration { return clock().Sub(l.start) }, key, n, request)
+	return l.by(clock).Reserve(from(request), key, n)
 }
 
 // held returns the entry of a key that is held.
 func (l *Limiter) held(key string) *entry {
-	at := l.place(key)
-	e, _ := at.keys.Peek(key)
+	e, _ := l.shards[l.index(key)].keys.Peek(key)
 	return e
 }

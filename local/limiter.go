@@ -14,46 +14,45 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/shards"
 )
 
-// Limiter is one limit for many keys, in this process only. Make one with New.
-// It is safe for concurrent use.
+// Limiter is one limit for many keys, in this process only. Make one with New. It is safe for concurrent use.
 //
-// Only Wait checks whether ctx has ended. The other methods wait only for locks
-// that are held for a memory operation. A log reads the request id from ctx.
+// Only Wait checks whether ctx has ended. The other methods wait only for locks that are held for a memory operation. A
+// log reads the request id from ctx.
 type Limiter struct {
 	*core
 
-	// The views of a limiter have copies of these fields, which never change.
-	cfg    Config            // defaults filled in
-	first  hybridlimit.Limit // the limit given to New
-	start  time.Time         // shard time 0
-	seed   maphash.Seed
-	shards []shard // a power of two
-	order  uint64  // position among all limiters: AllowJoint takes locks in this order
-	class  classes.Class
+	store                      // the views of a limiter have copies of this
+	clock func() time.Duration // nil: that of the process
+	order uint64               // position among all limiters: AllowJoint takes locks in this order
+	class classes.Class
 }
 
 // core is the part of a limiter that changes, which its classes share.
 type core struct {
-	classes   classes.Set
-	views     []*Limiter // one for each class; the first is the limiter itself
-	plans     plans      // plans of limits from calls, LimitFor and SetLimit
-	questions questions  // to LimitFor
+	limits
 
-	counting atomic.Uint32        // see counts
-	base     atomic.Pointer[plan] // the plan of all shards, for Policy, which is called per request
+	classes classes.Set
+	views   []*Limiter // one for each class; the first is the limiter itself
 
 	changing sync.Mutex // held by SetLimit, so that all shards end with the same limit
 	closing  sync.Once
 	closed   chan struct{}
 }
 
-var _ hybridlimit.Limiter = (*Limiter)(nil)
+var (
+	_ hybridlimit.Limiter   = (*Limiter)(nil)
+	_ hybridlimit.Classer   = (*Limiter)(nil)
+	_ hybridlimit.Joint     = (*Limiter)(nil)
+	_ hybridlimit.Describer = (*Limiter)(nil)
+)
+
+// made counts limiters: see Limiter.order.
+var made atomic.Uint64
 
 // New makes a limiter for any algorithm. It starts no goroutine.
 //
-// The error is a *hybridlimit.InvalidError with all violations of limit and cfg,
-// or wraps hybridlimit.ErrUnsupported for an algorithm that this package does not
-// know, and for hybridlimit.AlgConcurrent, which is for NewConcurrency.
+// The error is a *hybridlimit.InvalidError with all violations of limit and cfg, or wraps hybridlimit.ErrUnsupported
+// for an algorithm that this package does not know, and for hybridlimit.AlgConcurrent, which is for NewConcurrency.
 func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if err := check(limit, cfg); err != nil {
 		return nil, err
@@ -62,24 +61,21 @@ func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	return newLimiter(limit, cfg, shards.Count(cfg.MaxKeys, runtime.GOMAXPROCS(0)), time.Now()), nil
 }
 
-// newLimiter makes a limiter of arguments that check has accepted, with the
-// defaults set. shards is a power of two, at most MaxKeys.
+// newLimiter makes a limiter of arguments that check has accepted, with the defaults set. shards is a power of two, at
+// most MaxKeys.
 func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time) *Limiter {
 	l := &Limiter{
-		core:   &core{classes: classes.Of(cfg.Classes), closed: make(chan struct{})},
-		cfg:    cfg,
-		first:  limit,
-		start:  start,
-		seed:   maphash.MakeSeed(),
-		shards: make([]shard, shards),
-		order:  made.Add(1),
+		core: &core{
+			limits:  limits{cfg: cfg, first: limit, start: start},
+			classes: classes.Of(cfg.Classes),
+			closed:  make(chan struct{}),
+		},
+		store: store{maphash.MakeSeed(), make([]shard, shards)},
+		order: made.Add(1),
 	}
+	l.class = l.classes[0]
 	l.views = []*Limiter{l}
-	for i, class := range l.classes {
-		if i == 0 {
-			l.class = class
-			continue
-		}
+	for _, class := range l.classes[1:] {
 		view := *l
 		view.class = class
 		l.views = append(l.views, &view)
@@ -97,88 +93,99 @@ func newLimiter(limit hybridlimit.Limit, cfg Config, shards int, start time.Time
 	return l
 }
 
+// Class returns the view of a class that Config.Classes declares, or for hybridlimit.ClassCritical the limiter itself.
+// A call through a view is admitted only if it leaves the floor of the class. Result.Limit is the burst without it. A
+// reservation of a class books nothing ahead of a bucket. Charge is unconditional, and passes the floor.
+//
+// A view shares keys, limits and Close with the limiter. The views of a limiter join each other in AllowJoint. The
+// error is ErrInvalid for any other name.
+func (l *Limiter) Class(name string) (*Limiter, error) {
+	place, err := l.classes.Find("local", l.cfg.Name, name)
+	if err != nil {
+		return nil, err
+	}
+	return l.views[place], nil
+}
+
+// ForClass is Class for adapters, which take the name from a request. A name that is not declared gets the class with
+// the largest floor: only a known name can be critical. A limiter without classes returns itself. It never fails.
+func (l *Limiter) ForClass(name string) hybridlimit.Limiter { return l.views[l.classes.For(name)] }
+
 // Allow is AllowN with a cost of 1.
 func (l *Limiter) Allow(ctx context.Context, key string) (res hybridlimit.Result, err error) {
 	err = l.decide(&res, l.now(), key, 1, nil, l.request(ctx))
 	return res, err
 }
 
-// AllowN takes n units of key, all or none. It fails, and takes nothing, with
-// hybridlimit.ErrEmptyKey, ErrKeyTooLong, ErrCost or ErrClosed, or with the
-// *hybridlimit.InvalidError of a limit from Config.LimitFor.
+// AllowN takes n units of key, all or none. It fails, and takes nothing, with hybridlimit.ErrEmptyKey, ErrKeyTooLong,
+// ErrCost or ErrClosed, or with the *hybridlimit.InvalidError of a limit from Config.LimitFor.
 //
-// An n above the burst is always denied: RetryAfter is hybridlimit.Never and
-// Source is SourceStatic. The other fields describe the key, which is neither
-// created nor changed.
+// An n above the burst is always denied: RetryAfter is hybridlimit.Never and Source is SourceStatic. The other fields
+// describe the key, which is neither created nor changed.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res hybridlimit.Result, err error) {
 	err = l.decide(&res, l.now(), key, n, nil, l.request(ctx))
 	return res, err
 }
 
 // now returns the shard time. It reads one clock, and time.Now two.
-func (l *Limiter) now() time.Duration { return time.Since(l.start) }
+func (l *Limiter) now() time.Duration {
+	if l.clock != nil {
+		return l.clock()
+	}
+	return time.Since(l.start)
+}
 
-// decide takes n units or none, and writes the answer to res, which is zero. A Result
-// that is returned is copied twice, which takes as long as the lookup of a hot key. with
-// is the plan of a limit that comes with the call, or nil.
+// request returns the request id of a call, or "" if the limiter keeps no log.
+func (l *Limiter) request(ctx context.Context) string {
+	if hybridlimit.Algorithm(l.counting.Load()) != hybridlimit.AlgSlidingLog {
+		return ""
+	}
+	return hybridlimit.RequestID(ctx)
+}
+
+// decide takes n units or none, and writes the answer to res, which is zero. A Result that is returned is copied twice,
+// which takes as long as the lookup of a hot key. with is the plan of a limit that comes with the call, or nil.
 func (l *Limiter) decide(res *hybridlimit.Result, now time.Duration, key string, n int64, with *plan, request string) error {
 	var at place
-	if err := l.lock(&at, now, key, n, with == nil); err != nil {
+	if err := l.lock(&at, now, key, n, with); err != nil {
 		return err
 	}
-	t, behind := at.tick(now)
-	p := at.limit(with)
-	floor := int64(0)
-	if l.class.Floor > 0 {
-		floor = l.floor(p)
-	}
 	switch {
-	case static(p.limit.Algorithm):
+	case static(at.plan.limit.Algorithm):
 		at.mu.Unlock()
-		*res = l.static(p, n)
+		*res = l.static(at.plan, n)
 		return nil
-	case n > p.burst-floor:
-		seen := at.glance(p).look(t, 0)
+	case n > at.plan.burst-at.floor:
+		seen := at.glance().look(at.at, 0)
 		at.mu.Unlock()
-		*res = l.never(seen, p, behind)
+		*res = l.never(&at, seen)
 		return nil
 	}
-	e := at.find(p)
-	e.use(p, t)
-	e.by(request)
-	var delay time.Duration
-	var ok bool
-	var seen look
-	if floor == 0 {
-		delay, ok, seen = e.state.decide(p, t, n)
-	} else {
-		delay, ok, seen = decideAbove(e.state, p, t, n, floor)
-	}
+	delay, ok, seen := at.use(request).decide(at.at, n, at.floor)
 	at.mu.Unlock() // the rest needs no lock
-	res.Limit, res.Remaining = p.burst-floor, seen.room
-	res.RetryAfter, res.ResetAfter = after(seen.retry, behind), after(seen.reset, behind)
+	res.Limit, res.Remaining = at.plan.burst-at.floor, max(0, seen.room-at.floor)
+	res.RetryAfter, res.ResetAfter = after(seen.retry, at.behind), after(seen.reset, at.behind)
 	res.Source, res.Policy = hybridlimit.SourceLocal, l.cfg.Name
 	if ok {
-		res.Allowed, res.Granted, res.Delay = true, n, after(delay, behind)
+		res.Allowed, res.Granted, res.Delay = true, n, after(delay, at.behind)
 	}
 	return nil
 }
 
-// lock locks the shard of a key and sets at, which is zero, unless there is an error. asks
-// reports whether the call may ask LimitFor again about a key that is held.
-func (l *Limiter) lock(at *place, now time.Duration, key string, n int64, asks bool) error {
+// lock locks the shard of a key for a call, and sets at, which is zero but for peeks, unless there is an error.
+func (l *Limiter) lock(at *place, now time.Duration, key string, n int64, with *plan) error {
 	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
 		return fmt.Errorf("local: %w", err)
 	}
 	at.shard, at.key = &l.shards[l.index(key)], key
 	at.mu.Lock()
-	at.look()
-	if l.cfg.LimitFor != nil && !at.closed && l.due(at, now, asks) {
+	at.find()
+	if l.cfg.LimitFor != nil && l.due(at, now, with) {
 		q := l.question(at, now)
-		at.mu.Unlock() // the callback may be slow or call this limiter
-		q.ask(l, key)
+		at.mu.Unlock()
+		l.ask(&q, key)
 		at.mu.Lock()
-		at.look()
+		at.find()
 		if err := l.answer(at, now, &q); err != nil {
 			at.mu.Unlock()
 			return err
@@ -188,42 +195,56 @@ func (l *Limiter) lock(at *place, now time.Duration, key string, n int64, asks b
 		at.mu.Unlock()
 		return errClosed
 	}
+	l.enter(at, now, with)
 	return nil
 }
 
-// place returns the place of a key, without its entry.
-func (l *Limiter) place(key string) place { return place{shard: &l.shards[l.index(key)], key: key} }
-
-// index returns the index of a key's shard.
-func (l *Limiter) index(key string) int {
-	return int(maphash.String(l.seed, key) & uint64(len(l.shards)-1))
-}
-
-// limit returns the plan that applies to a call. with is that of the call, or nil.
-func (at *place) limit(with *plan) *plan {
-	own := at.own
-	if at.entry != nil {
-		own = at.entry.own
+// enter sets the time and the limit of a call whose key was found.
+func (l *Limiter) enter(at *place, now time.Duration, with *plan) {
+	at.at, at.behind = at.tick(now)
+	if at.plan = with; with == nil {
+		at.plan = at.limit()
 	}
-	switch {
-	case with != nil:
-		return with
-	case own != nil:
-		return own
-	default:
-		return at.base
+	if l.class.Floor > 0 {
+		at.floor = l.floor(at.plan.limit)
 	}
 }
 
-// result returns the Result for a look at a key. Its waits count from the
-// caller's time, which is behind the shard's.
-func (l *Limiter) result(seen look, p *plan, behind time.Duration) hybridlimit.Result {
-	floor := l.floor(p)
+// call locks the shard of a key and returns the answer of do. It answers itself for a limit that counts nothing.
+func (l *Limiter) call(at *place, key string, n int64, do func() hybridlimit.Result) (hybridlimit.Result, error) {
+	if err := l.lock(at, l.now(), key, n, nil); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	defer at.mu.Unlock()
+	if static(at.plan.limit.Algorithm) {
+		return l.static(at.plan, n), nil
+	}
+	return do(), nil
+}
+
+// visit calls f with the locked shard of a key, for a call that needs no limit.
+func (l *Limiter) visit(key string, f func(s *shard)) error {
+	if err := hybridlimit.CheckRequest(key, 1, l.cfg.MaxKeyBytes); err != nil {
+		return fmt.Errorf("local: %w", err)
+	}
+	return l.shards[l.index(key)].visit(f)
+}
+
+// floor returns the units of a limit that the limiter's class leaves to others.
+func (l *Limiter) floor(limit hybridlimit.Limit) int64 {
+	if l.class.Floor == 0 || static(limit.Algorithm) {
+		return 0
+	}
+	return hybridlimit.Class{Floor: l.class.Floor}.Units(limit)
+}
+
+// result returns the answer for a look at a key. Its waits count from the caller's time.
+func (l *Limiter) result(at *place, seen look) hybridlimit.Result {
 	return hybridlimit.Result{
-		Limit:      p.burst - floor,
-		Remaining:  max(0, seen.room-floor),
-		RetryAfter: after(seen.retry, behind),
-		ResetAfter: after(seen.reset, behind),
+		Limit:      at.plan.burst - at.floor,
+		Remaining:  max(0, seen.room-at.floor),
+		RetryAfter: after(seen.retry, at.behind),
+		ResetAfter: after(seen.reset, at.behind),
 		Source:     hybridlimit.SourceLocal,
 		Policy:     l.cfg.Name,
 	}
@@ -241,9 +262,9 @@ func (l *Limiter) static(p *plan, n int64) hybridlimit.Result {
 }
 
 // never returns the answer to a cost above the burst.
-func (l *Limiter) never(seen look, p *plan, behind time.Duration) hybridlimit.Result {
-	seen.room = min(seen.room, p.burst)
-	res := l.result(seen, p, behind)
+func (l *Limiter) never(at *place, seen look) hybridlimit.Result {
+	seen.room = min(seen.room, at.plan.burst)
+	res := l.result(at, seen)
 	res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
 	return res
 }
@@ -256,4 +277,66 @@ func after(d, behind time.Duration) time.Duration {
 	return min(d, hybridlimit.Never-1-behind) + behind
 }
 
-var errClosed = fmt.Errorf("local: %w", hybridlimit.ErrClosed)
+// Name returns Config.Name, as in Result.Policy.
+func (l *Limiter) Name() string { return l.cfg.Name }
+
+// Policy returns the limit that is enforced on key, for a class without its floor.
+func (l *Limiter) Policy(key string) hybridlimit.Policy {
+	limit := l.base.Load().limit
+	if l.cfg.LimitFor != nil {
+		if own := l.cfg.LimitFor(key); own != l.first {
+			limit = own
+		}
+	}
+	switch floor := l.floor(limit); {
+	case floor == 0:
+	case limit.Algorithm == hybridlimit.AlgFixedWindow || limit.Algorithm == hybridlimit.AlgSlidingWindow:
+		limit.Rate -= floor
+	default:
+		limit.Burst = limit.BurstSize() - floor
+	}
+	return hybridlimit.Policy{Name: l.cfg.Name, Limit: limit}
+}
+
+// Len returns the number of keys held, including idle keys that no call has dropped yet. After Close it is 0. Len locks
+// one shard after the other, so its result is no snapshot under load.
+func (l *Limiter) Len() int {
+	n := 0
+	_ = l.each(func(s *shard) { n += s.keys.Len() }) // a closed shard has none
+	return n
+}
+
+// Evicted returns the number of keys that were evicted before they were full again. Each such key got at most one burst
+// too much, and lost its debt. If the number grows, MaxKeys is too small or a caller invents keys.
+func (l *Limiter) Evicted() uint64 {
+	var n uint64
+	for i := range l.shards {
+		n += l.shards[i].lost.Load()
+	}
+	return n
+}
+
+// Close frees all keys and ends every Wait. Later decisions fail with hybridlimit.ErrClosed. It always returns nil, and
+// closing again does nothing.
+func (l *Limiter) Close() error {
+	l.closing.Do(func() {
+		close(l.closed)
+		_ = l.each(func(s *shard) { s.keys, s.closed = newKeys(1), true })
+	})
+	return nil
+}
+
+// Shutdown is Close. It exists so that a program can change the package of its limiter without other changes: nothing
+// has to be sent, so ctx has no effect.
+func (l *Limiter) Shutdown(context.Context) error { return l.Close() }
+
+// Ready returns nil, or hybridlimit.ErrClosed after Close. It exists for the same reason as Shutdown: a limiter of one
+// process is ready at once.
+func (l *Limiter) Ready(context.Context) error {
+	select {
+	case <-l.closed:
+		return hybridlimit.ErrClosed
+	default:
+		return nil
+	}
+}

@@ -1,114 +1,44 @@
 package local
 
 import (
-	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
 
-// AllowLimit is AllowN under a limit that comes with the call, for example a quota
-// in the caller's token. The limit must be of the limiter's algorithm, or
-// Unlimited or Blocked, whose answers do not describe the key. An invalid limit is
-// a *hybridlimit.InvalidError, and nothing is taken. A limit that was used
-// recently, with any key, is neither validated nor converted again.
-//
-// A key that is not held begins full under the limit. A key that is held changes
-// to it as SetLimit describes, and a later call without a limit restores the key's
-// own. So if calls of one key alternate between limits, the key refills between
-// two calls at the rate of the earlier call, and a bucket holds at most the
-// smallest burst.
-func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
-	return l.allowLimit(l.now(), key, n, limit, l.request(ctx))
+// limits are the limits of a limiter: those of its Config.LimitFor, of its calls and of SetLimit.
+type limits struct {
+	cfg   Config            // defaults filled in
+	first hybridlimit.Limit // the limit given to New
+	start time.Time         // shard time 0
+
+	plans    plans
+	base     atomic.Pointer[plan] // the plan of all shards, for Policy, which is called per request
+	counting atomic.Uint32        // see counts
+
+	// voids counts the calls of Invalidate and InvalidateAll. An answer of LimitFor is void if the number has changed
+	// since its question: the question may be the older of the two.
+	voids   atomic.Uint64
+	invalid atomic.Uint64 // answers of LimitFor that changed nothing
 }
 
-func (l *Limiter) allowLimit(now time.Duration, key string, n int64, limit hybridlimit.Limit, request string) (res hybridlimit.Result, err error) {
-	p, err := l.planFor(limit)
-	if err == nil {
-		err = l.decide(&res, now, key, n, p, request)
-	}
-	return res, err
-}
-
-// SetLimit changes the limit of all keys without a limit of their own (from
-// Config.LimitFor). It may change rate, period and burst, but not the algorithm.
-// Unlimited and Blocked may replace any limit and may be replaced by it; the usage
-// of keys stays. The error is a *hybridlimit.InvalidError, or wraps
-// hybridlimit.ErrClosed; nothing has changed then.
-//
-// SetLimit never refills a key that is held:
-//
-//   - buckets: the level stays, in units, also below zero. Units above the new
-//     burst are lost. The new rate refills from then on, so a key that had used
-//     all of a small limit refills towards a larger one.
-//   - queue: its content stays, in units, and is served at the new rate. A Delay
-//     that was already returned stays valid.
-//   - windows and log: used units stay used, and the new Rate counts at once.
-//     With a new Period, the current fixed window keeps its end. The estimate of
-//     a sliding window becomes the count of its current window. The entries of a
-//     log keep the times at which they leave.
-//
-// A key that is not held begins full under the new limit. SetLimit visits all
-// keys, one shard after the other: about 50 ms for 100 000 keys. A decision may
-// have to wait for one of the shards. IdleAfter stays, or grows to the time
-// that the limit needs.
-func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
-	return l.setLimit(l.now(), limit)
-}
-
-func (l *Limiter) setLimit(now time.Duration, limit hybridlimit.Limit) error {
-	p, err := l.planFor(limit)
-	if err != nil {
-		return err
-	}
-	l.changing.Lock()
-	defer l.changing.Unlock()
-	for i := range l.shards {
-		if !l.shards[i].change(p, now) {
-			return errClosed
-		}
-	}
-	l.base.Store(p)
-	return nil
-}
-
-// change makes p the limit of the shard and of its keys. It does not wait for a
-// key's next call: by then, the refill at the old rate could no longer be computed.
-func (s *shard) change(p *plan, now time.Duration) (open bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	at, _ := s.tick(now)
-	s.base = p
-	if static(p.limit.Algorithm) {
-		return true // the usage of keys stays, and comes back at the old rate
-	}
-	for _, e := range s.keys.Values() {
-		if s.counted != nil && e.own == nil && e.plan.limit == s.counted.limit {
-			e.use(p, at)
-		}
-	}
-	s.counted = p
-	return true
-}
-
-// counts returns the algorithm of all keys' states. It is that of the first limit
-// that is not static. If there was none yet, next becomes the first.
-func (l *Limiter) counts(next hybridlimit.Algorithm) hybridlimit.Algorithm {
-	have := l.counting.Load()
+// counts returns the algorithm of all keys' states. It is that of the first limit that is not static. If there was none
+// yet, next becomes the first.
+func (ls *limits) counts(next hybridlimit.Algorithm) hybridlimit.Algorithm {
+	have := ls.counting.Load()
 	if static(hybridlimit.Algorithm(have)) && !static(next) {
-		l.counting.CompareAndSwap(have, uint32(next))
-		have = l.counting.Load()
+		ls.counting.CompareAndSwap(have, uint32(next))
+		have = ls.counting.Load()
 	}
 	return hybridlimit.Algorithm(have)
 }
 
 // planFor returns the plan of a limit, which must be of this limiter's algorithm.
-func (l *Limiter) planFor(limit hybridlimit.Limit) (*plan, error) {
-	slot := l.plans.slot(limit)
+func (ls *limits) planFor(limit hybridlimit.Limit) (*plan, error) {
+	slot := ls.plans.slot(limit)
 	if p := slot.Load(); p != nil && p.limit == limit {
 		return p, nil
 	}
@@ -120,31 +50,92 @@ func (l *Limiter) planFor(limit hybridlimit.Limit) (*plan, error) {
 	if len(bad) > 0 {
 		return nil, bad.Err("local") // before counts, which adopts the algorithm
 	}
-	if have := l.counts(limit.Algorithm); limit.Algorithm != have && !static(limit.Algorithm) && !static(have) {
+	if have := ls.counts(limit.Algorithm); limit.Algorithm != have && !static(limit.Algorithm) && !static(have) {
 		bad.Add("Limit.Algorithm", limit.Algorithm, fmt.Sprintf("must be the limiter's (%v)", have))
 	}
-	if len(l.views) > 1 && limit.Algorithm == hybridlimit.AlgSlidingLog {
+	if len(ls.cfg.Classes) > 0 && limit.Algorithm == hybridlimit.AlgSlidingLog {
 		bad.Add("Limit.Algorithm", limit.Algorithm, "has no floors, and the limiter has classes")
 	}
 	if err := bad.Err("local"); err != nil {
 		return nil, err
 	}
-	p := newPlan(limit, l.cfg.IdleAfter, l.start)
+	p := newPlan(limit, ls.cfg.IdleAfter, ls.start)
 	slot.Store(p)
 	return p, nil
 }
 
-// ask returns the plan of LimitFor's limit for key. It returns nil for the
-// limiter's limit: the present one, or that of New, since a callback need not know
-// of SetLimit.
-func (l *Limiter) ask(key string, base hybridlimit.Limit) (*plan, error) {
-	limit := l.cfg.LimitFor(key)
-	if limit == base || limit == l.first {
-		return nil, nil
+// question is a question to LimitFor about a key, and its answer.
+type question struct {
+	of    *entry           // nil: the key was not held
+	next  refresh.Deadline // without a newer question
+	voids uint64
+	base  hybridlimit.Limit
+
+	asked bool  // there is or was an answer
+	used  bool  // the answer was used
+	own   *plan // nil: that of the limiter
+	err   error
+}
+
+// due reports whether LimitFor must be asked about the key. with is the limit that the call brings: then only a key
+// that is not held needs an answer.
+func (ls *limits) due(at *place, now time.Duration, with *plan) bool {
+	return ls.cfg.LimitFor != nil && !at.closed && (at.entry == nil || with == nil && at.entry.asks.Due(int64(now)))
+}
+
+// question begins a question that is due. Until the answer has come, other calls decide by the old limit and do not
+// ask.
+func (ls *limits) question(at *place, now time.Duration) question {
+	next := refresh.Next(ls.cfg.LimitRefresh, int64(now))
+	if at.entry != nil {
+		at.entry.asks = next
 	}
-	p, err := l.planFor(limit)
-	if err != nil {
-		return nil, fmt.Errorf("local: Config.LimitFor(%q): %w", key, err)
+	return question{of: at.entry, voids: ls.voids.Load(), base: at.base.limit, next: next}
+}
+
+// ask calls LimitFor. It may be slow, or call the limiter, so no shard may be locked. An answer that is the limiter's
+// limit, the present one or that of New, is no limit of the key's own: a callback need not know of SetLimit.
+func (ls *limits) ask(q *question, key string) {
+	limit := ls.cfg.LimitFor(key)
+	if q.asked = true; limit == q.base || limit == ls.first {
+		return
 	}
-	return p, nil
+	if q.own, q.err = ls.planFor(limit); q.err != nil {
+		q.err = fmt.Errorf("local: Config.LimitFor(%q): %w", key, q.err)
+	}
+}
+
+// answer uses the answer to q, unless there was a newer question. at.entry is the key's present one.
+func (ls *limits) answer(at *place, now time.Duration, q *question) error {
+	q.used = true
+	e := at.entry
+	if q.err != nil {
+		if e == nil {
+			return q.err
+		}
+		ls.invalid.Add(1)
+		return nil
+	}
+	next := q.next
+	if ls.voids.Load() != q.voids {
+		next = 0
+	}
+	if e == nil {
+		at.own, at.asks = q.own, next
+		return nil
+	}
+	if e != q.of || e.asks != q.next {
+		return nil
+	}
+	before := at.limit()
+	e.asks = next
+	if e.own != q.own {
+		e.write().own = q.own
+	}
+	present := at.limit()
+	if !static(present.limit.Algorithm) && (static(before.limit.Algorithm) || e.plan.limit == before.limit) {
+		t, _ := at.tick(now)
+		e.use(present, t)
+	}
+	return nil
 }

@@ -4,21 +4,20 @@ import (
 	"slices"
 	"sort"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit"
 )
 
-// journal is the state of a sliding log: the admitted units, in the order in which
-// they leave. Units leave a period after their admission, so the log always covers
-// a whole period. A changed period holds for later calls.
+// journal is the state of a sliding log: the admitted units, in the order in which they leave. Units leave a period
+// after their admission, so the log always covers a whole period. A changed period holds for later calls.
 //
-// An entry is a call of any cost and needs 24 bytes. Calls of the same nanosecond
-// share an entry. A call with a request id also has a note, of 40 bytes and the id,
-// and shares an entry only with calls of the same id. Each entry holds the sum of
-// all units up to it, so a search for the n-th unit needs ⌈log₂ entries⌉ steps.
-// Sums may wrap: only their differences count.
+// An entry is a call of any cost and needs 24 bytes. Calls of the same nanosecond share an entry. A call with a request
+// id also has a note, of 40 bytes and the id, and shares an entry only with calls of the same id. Each entry holds the
+// sum of all units up to it, so a search for the n-th unit needs ⌈log₂ entries⌉ steps. Sums may wrap: only their
+// differences count.
 type journal struct {
 	calls []call
-	gone  int   // entries at the front that have left
-	base  int64 // sum of the units before calls[gone]
+	base  int64 // sum of the units before calls[0]
 
 	period  time.Duration // calls without a note leave after it
 	request string        // the request id of the call in progress
@@ -44,51 +43,48 @@ func (c call) request() string {
 }
 
 func (j *journal) used() int64 {
-	if j.gone == len(j.calls) {
+	if len(j.calls) == 0 {
 		return 0
 	}
 	return j.calls[len(j.calls)-1].sum - j.base
 }
 
-// advance drops the entries that have left. An entry is dropped once, and moved at
-// most once for each dropped entry, so a call costs O(1) on average.
-func (j *journal) advance(now time.Duration) {
-	for j.gone < len(j.calls) && j.calls[j.gone].leaves <= now {
-		j.base = j.calls[j.gone].sum
-		j.gone++
+// advance drops the entries that have left. Of a long log, append moves the others when the memory at the end is used
+// up, so a call costs O(1) on average.
+func (j *journal) advance(_ *plan, now time.Duration) {
+	left := 0
+	for ; left < len(j.calls) && j.calls[left].leaves <= now; left++ {
+		j.base = j.calls[left].sum
 	}
-	switch live := len(j.calls) - j.gone; {
-	case live == 0:
-		j.calls, j.gone, j.base = j.calls[:0], 0, 0
-		if cap(j.calls) > keepCalls {
-			j.calls = nil
-		}
-	case j.gone > keepCalls && j.gone > live:
-		j.calls, j.gone = append(make([]call, 0, 2*live), j.calls[j.gone:]...), 0
+	switch live := len(j.calls) - left; {
+	case live > keepCalls:
+		j.calls = j.calls[left:]
+	case live == 0 && cap(j.calls) > keepCalls:
+		j.calls = nil
+	default:
+		j.calls = slices.Delete(j.calls, 0, left)
 	}
 }
 
-// keepCalls is the largest number of entries that are not worth freeing, about 1 kB.
+// keepCalls is the largest number of entries that are moved at once, and are not worth freeing: about 1.5 kB.
 const keepCalls = 64
 
-// add adds n units that leave a period from now. They come last, unless the period
-// has become shorter.
+// add adds n units that leave a period from now. They come last, unless the period has become shorter.
 func (j *journal) add(p *plan, now time.Duration, n int64) {
 	leaves, i := leaving(p, now), len(j.calls)
-	if i == j.gone {
+	if i == 0 {
 		j.period = p.period
 	}
 	var about *note
 	if j.request != "" || j.period != p.period {
 		about = &note{now, j.request}
 	}
-	for i > j.gone && j.calls[i-1].leaves > leaves {
+	for i > 0 && j.calls[i-1].leaves > leaves {
 		i--
 		j.calls[i].sum += n
 	}
-	before := j.base
-	if i > j.gone {
-		before = j.calls[i-1].sum
+	before := j.before(i)
+	if i > 0 {
 		if last := j.calls[i-1]; last.leaves == leaves && last.same(about) {
 			j.calls[i-1].sum += n
 			return
@@ -102,99 +98,68 @@ func (c call) same(as *note) bool {
 	return c.note == as || c.note != nil && as != nil && *c.note == *as
 }
 
-// history returns the admissions that still count, the oldest first, in shard time.
-func (j *journal) history(now time.Duration) []logged {
-	j.advance(now)
-	live, before := j.calls[j.gone:], j.base
-	log := make([]logged, 0, len(live))
-	for _, c := range live {
-		a := logged{c.leaves - j.period, c.sum - before, c.request()}
+// history returns the admissions that still count, the oldest first. start is the time of shard time 0.
+func (j *journal) history(now time.Duration, start time.Time) []hybridlimit.Admission {
+	j.advance(nil, now)
+	before := j.base
+	log := make([]hybridlimit.Admission, 0, len(j.calls))
+	for _, c := range j.calls {
+		at := c.leaves - j.period
 		if c.note != nil {
-			a.at = c.note.at
+			at = c.note.at
 		}
-		log, before = append(log, a), c.sum
+		log = append(log, hybridlimit.Admission{At: start.Add(at).Round(0), Units: c.sum - before, RequestID: c.request()})
+		before = c.sum
 	}
 	return log
 }
 
-// logged is an admission in the log.
-type logged struct {
-	at      time.Duration
-	units   int64
-	request string
+// before returns the sum of the units before an entry.
+func (j *journal) before(i int) int64 {
+	if i == 0 {
+		return j.base
+	}
+	return j.calls[i-1].sum
 }
 
-// remove takes up to n units out of entry i and returns their number.
-func (j *journal) remove(i int, n int64) int64 {
-	before := j.base
-	if i > j.gone {
-		before = j.calls[i-1].sum
-	}
-	n = min(n, j.calls[i].sum-before)
-	for k := i; k < len(j.calls); k++ {
-		j.calls[k].sum -= n
-	}
-	if j.calls[i].sum == before {
-		j.calls = slices.Delete(j.calls, i, i+1)
-	}
-	return n
-}
-
-func (j *journal) take(p *plan, now time.Duration, n int64) (time.Duration, bool) {
-	j.advance(now)
+func (j *journal) take(p *plan, now time.Duration, n int64, _ time.Duration) booking {
 	if n > p.burst-j.used() {
-		return 0, false
+		return booking{}
 	}
 	j.add(p, now, n)
-	return 0, true
+	return booking{ok: true}
 }
 
-func leaving(p *plan, now time.Duration) time.Duration {
-	return now + min(p.period, 1<<63-1-now)
-}
-
-func (j *journal) decide(p *plan, now time.Duration, n int64) (time.Duration, bool, look) {
-	return decideBy(j, p, now, n)
-}
+func leaving(p *plan, now time.Duration) time.Duration { return now + min(p.period, 1<<63-1-now) }
 
 func (j *journal) look(p *plan, now time.Duration, n int64) look {
-	j.advance(now)
 	used := j.used()
 	l := look{room: max(0, p.burst-used)}
-	if used == 0 {
-		return l
-	}
-	live := j.calls[j.gone:]
-	if n > l.room {
+	if n > l.room && used > 0 {
 		must := used - (p.burst - n) // units that have to leave first
-		i := sort.Search(len(live), func(i int) bool { return live[i].sum-j.base >= must })
-		l.retry = live[i].leaves - now
+		i := sort.Search(len(j.calls), func(i int) bool { return j.calls[i].sum-j.base >= must })
+		l.retry = j.calls[i].leaves - now
 	}
-	l.reset = live[len(live)-1].leaves - now
+	if used > 0 {
+		l.reset = j.calls[len(j.calls)-1].leaves - now
+	}
 	return l
 }
 
-func (j *journal) book(p *plan, now time.Duration, n int64, _ time.Duration) booking {
-	return bookNow(j, p, now, n)
-}
-
 func (j *journal) charge(p *plan, now time.Duration, n int64) {
-	j.advance(now)
 	if n = min(n, 2*p.burst-j.used()); n > 0 {
 		j.add(p, now, n)
 	}
 }
 
-// refund gives back the oldest units, which would leave first. So no period counts
-// less than the units admitted in it and kept.
-func (j *journal) refund(_ *plan, now time.Duration, n int64) float64 {
-	j.advance(now)
+// refund gives back the oldest units, which would leave first. So no period counts less than the units admitted in it
+// and kept.
+func (j *journal) refund(_ *plan, _ time.Duration, n int64) float64 {
 	back := min(n, j.used())
 	j.base += back // as if they had left
-	for j.gone < len(j.calls) && j.calls[j.gone].sum-j.base <= 0 {
-		j.gone++
+	for len(j.calls) > 0 && j.calls[0].sum-j.base <= 0 {
+		j.calls = j.calls[1:]
 	}
-	j.advance(now)
 	return float64(back)
 }
 
@@ -202,16 +167,24 @@ func (j *journal) mark(p *plan, now time.Duration) mark {
 	return mark{at: now, until: leaving(p, now), by: j.request}
 }
 
-func (j *journal) undo(_ *plan, now time.Duration, m mark, _ float64, n int64) float64 {
-	j.advance(now)
-	live := j.calls[j.gone:]
-	i := sort.Search(len(live), func(i int) bool { return live[i].leaves >= m.until })
-	for ; i < len(live) && live[i].leaves == m.until; i++ {
-		if live[i].request() == m.by {
-			return float64(j.remove(j.gone+i, n))
-		}
+// undo takes the units out of the entry that has them.
+func (j *journal) undo(_ *plan, _ time.Duration, m mark, _ float64, n int64) float64 {
+	i := sort.Search(len(j.calls), func(i int) bool { return j.calls[i].leaves >= m.until })
+	for i < len(j.calls) && j.calls[i].leaves == m.until && j.calls[i].request() != m.by {
+		i++
 	}
-	return 0
+	if i == len(j.calls) || j.calls[i].leaves != m.until {
+		return 0
+	}
+	n = min(n, j.calls[i].sum-j.before(i))
+	for k := i; k < len(j.calls); k++ {
+		j.calls[k].sum -= n
+	}
+	if j.calls[i].sum == j.before(i) {
+		j.calls = slices.Delete(j.calls, i, i+1)
+	}
+	return float64(n)
 }
 
-func (j *journal) change(_, _ *plan, now time.Duration) { j.advance(now) }
+// change leaves the times at which calls leave.
+func (j *journal) change(_, _ *plan, _ time.Duration) {}

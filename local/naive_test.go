@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"math/big"
 	"testing"
 	"time"
@@ -157,7 +158,7 @@ func againstNaive(t *rapid.T, algorithm hybridlimit.Algorithm) {
 			last = ask(t, l, now, "k", n)
 			o.judge(t, at, n, last)
 		case "peek":
-			last, err = l.lookAt(now.Sub(l.start), "k", n)
+			last, err = l.when(now).PeekN(context.Background(), "k", n)
 			o.judge(t, at, n, last)
 		case "at most":
 			last, err = l.atMostAt(now, "k", n, "")
@@ -167,11 +168,11 @@ func againstNaive(t *rapid.T, algorithm hybridlimit.Algorithm) {
 			}
 		case "cancel": // at once, so that a queue gives the units back too
 			var held holding
-			last, held, err = l.book(now.Sub(l.start), "k", n, hybridlimit.Never, "")
+			last, held, err = l.when(now).book(context.Background(), "k", n, hybridlimit.Never)
 			before := len(o.list)
 			o.judge(t, at, n, last)
 			if last.Allowed {
-				l.cancel(now.Sub(l.start), "k", held)
+				l.when(now).cancel("k", held)
 			}
 			o.list = o.list[:before]
 		}

@@ -171,7 +171,7 @@ func TestDecideLooksAfterwards(t *testing.T) {
 				return
 			}
 			n := logInt(t, limit.BurstSize(), "n")
-			_, ok, seen := e.state.decide(e.plan, now, n)
+			_, ok, seen := e.decide(now, n, 0)
 			if ok {
 				n = 0
 			}

@@ -35,8 +35,8 @@ func Of(declared []hybridlimit.Class) Set {
 	return all
 }
 
-// Find returns the place of a class. A limiter without classes has the class hybridlimit.ClassCritical. For any other name the
-// error is ErrInvalid.
+// Find returns the place of a class. A limiter without classes has the class hybridlimit.ClassCritical. For any other
+// name the error is ErrInvalid.
 func (s Set) Find(pkg, limiter, name string) (place int, err error) {
 	if name == hybridlimit.ClassCritical {
 		return 0, nil
@@ -49,8 +49,8 @@ func (s Set) Find(pkg, limiter, name string) (place int, err error) {
 	return 0, bad.Err(pkg + ": Class")
 }
 
-// For returns the place of a class whose name comes from a request. For a name that is not declared it is the class with the
-// largest floor: only a known name can be critical.
+// For returns the place of a class whose name comes from a request. For a name that is not declared it is the class
+// with the largest floor: only a known name can be critical.
 func (s Set) For(name string) (place int) {
 	if i := s.index(name); i >= 0 {
 		return i

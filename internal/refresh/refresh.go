@@ -27,8 +27,8 @@ func Check(bad *hybridlimit.Violations, every time.Duration) {
 	}
 }
 
-// Deadline is the time (ns, not negative) of the next question about a key. The zero Deadline is due. The two lowest bits hold a
-// note of the user, so that the memory of a key needs no field for it.
+// Deadline is the time (ns, not negative) of the next question about a key. The zero Deadline is due. The two lowest
+// bits hold a note of the user, so that the memory of a key needs no field for it.
 type Deadline int64
 
 const noteBits = 3
@@ -48,8 +48,9 @@ func (d Deadline) At() int64 { return int64(d &^ noteBits) }
 // Due reports whether the time has come.
 func (d Deadline) Due(now int64) bool { return d.At() <= now }
 
-// Next returns the deadline after a question that is asked at now (ns): half to the whole of a valid LimitRefresh later. The time is
-// random, so that keys that were asked about together do not stay together. It has no note, and is not zero.
+// Next returns the deadline after a question that is asked at now (ns): half to the whole of a valid LimitRefresh
+// later. The time is random, so that keys that were asked about together do not stay together. It has no note, and is
+// not zero.
 func Next(every time.Duration, now int64) Deadline {
 	if every == 0 {
 		every = Default

@@ -5,8 +5,8 @@ package shards
 const Most = 256
 
 const (
-	// perCore is enough for cores to seldom contend for one lock. More shards slow evictions down: the oldest keys of all
-	// shards lie far apart in memory.
+	// perCore is enough for cores to seldom contend for one lock. More shards slow evictions down: the oldest keys of
+	// all shards lie far apart in memory.
 	perCore = 4
 	// perShard is the least number of keys of a shard: a small bound split over many shards would evict unevenly.
 	perShard = 1024

@@ -10,8 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Lines are the calls of a limiter that wait, one line for each key. Only the first call of a line books, so calls of a process are
-// served in the order in which they came, whatever the burst. The zero value is ready.
+// Lines are the calls of a limiter that wait, one line for each key. Only the first call of a line books, so calls of a
+// process are served in the order in which they came, whatever the burst. The zero value is ready.
 type Lines struct {
 	some  atomic.Int64 // lines
 	mu    sync.Mutex
@@ -33,7 +33,8 @@ func (ls *Lines) waiting(key string) bool {
 	return ls.keys[key] != nil
 }
 
-// line is the calls for one key, in order. It exists while it has a call, and until it is the turn of its process again.
+// line is the calls for one key, in order. It exists while it has a call, and until it is the turn of its process
+// again.
 type line struct {
 	first, last *turn
 	free        time.Time     // no call can have units before it: the last answer said so; zero: not known
@@ -140,8 +141,8 @@ func (ls *Lines) forget(key string) {
 	}
 }
 
-// tell notes that no call of the line can have units for another d, and that a unit comes back in each. Calls that cannot meet their
-// deadline then fail at once.
+// tell notes that no call of the line can have units for another d, and that a unit comes back in each. Calls that
+// cannot meet their deadline then fail at once.
 func (ls *Lines) tell(l *line, d, each time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -152,7 +153,8 @@ func (ls *Lines) tell(l *line, d, each time.Duration) {
 	l.giveUp(nil)
 }
 
-// yield leaves d to other processes, after a call was served. l is nil if it had no place: then the key may have no line yet.
+// yield leaves d to other processes, after a call was served. l is nil if it had no place: then the key may have no
+// line yet.
 func (ls *Lines) yield(key string, l *line, d time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -186,8 +188,8 @@ func (ls *Lines) pause(l *line) time.Duration {
 	return time.Until(l.turns)
 }
 
-// giveUp ends the calls that cannot meet their deadline: all of them, or only one. The first call asks Redis, which knows better.
-// The others need a unit each after those before them.
+// giveUp ends the calls that cannot meet their deadline: all of them, or only one. The first call asks Redis, which
+// knows better. The others need a unit each after those before them.
 func (l *line) giveUp(only *turn) {
 	earliest := l.free
 	if earliest.IsZero() {

@@ -1,6 +1,5 @@
-// Package waiting implements Wait for limiters that book units in Redis: it books
-// units, waits until they may be used, and gives them back if the wait fails. It
-// makes no decisions and does not call Redis itself.
+// Package waiting implements Wait for limiters that book units in Redis: it books units, waits until they may be used,
+// and gives them back if the wait fails. It makes no decisions and does not call Redis itself.
 package waiting
 
 import (
@@ -22,20 +21,17 @@ type Caller struct {
 	Longest time.Duration   // the longest wait without a deadline
 	Lines   *Lines          // of the limiter
 	Each    *time.Duration  // time in which a unit comes back; Book may set it; 0: not known
-	// Turn returns the time in which each process of the fleet gets a unit, and the time in which a burst comes back, or 0 if
-	// unused units do not add up. A process that was served waits for its next turn. Nil: there is one process.
+	// Turn returns the time in which each process of the fleet gets a unit, and the time in which a burst comes back,
+	// or 0 if unused units do not add up. A process that was served waits for its next turn. Nil: there is one process.
 	Turn func() (round, burst time.Duration)
 }
 
-// Book takes the caller's units if they may be used within most. back gives them
-// back. Nil: nothing was taken.
+// Book takes the caller's units if they may be used within most. back gives them back. Nil: nothing was taken.
 type Book func(most time.Duration) (res hybridlimit.Result, back func(context.Context) error, err error)
 
-// Wait books units and waits until they may be used. After a denial it books again
-// when the units are there. It fails at once if it cannot meet the deadline of ctx
-// (context.DeadlineExceeded), or if the cost is above the burst
-// (hybridlimit.ErrExceedsBurst). If the wait fails, Wait gives the units back; if
-// that fails too, the error joins both.
+// Wait books units and waits until they may be used. After a denial it books again when the units are there. It fails
+// at once if it cannot meet the deadline of ctx (context.DeadlineExceeded), or if the cost is above the burst
+// (hybridlimit.ErrExceedsBurst). If the wait fails, Wait gives the units back; if that fails too, the error joins both.
 //
 // Calls for one key are served in the order in which they came.
 func (c Caller) Wait(ctx context.Context, book Book) (hybridlimit.Result, error) {
@@ -90,10 +86,10 @@ func (c Caller) Wait(ctx context.Context, book Book) (hybridlimit.Result, error)
 	}
 }
 
-// Processes ask again in this order when a unit is there: those that were denied often, those that were denied once, and half a unit
-// later the one that was served last. Otherwise one process could be the first each time, and another one never. No unit is lost:
-// without other processes, the level rises by less than a burst meanwhile. The next ask takes a round trip, so it leaves that much
-// earlier.
+// Processes ask again in this order when a unit is there: those that were denied often, those that were denied once,
+// and half a unit later the one that was served last. Otherwise one process could be the first each time, and another
+// one never. No unit is lost: without other processes, the level rises by less than a burst meanwhile. The next ask
+// takes a round trip, so it leaves that much earlier.
 
 // place is the place of a call in the line of its key, if it has one.
 type place struct {
@@ -125,8 +121,8 @@ func (p *place) leave() {
 	}
 }
 
-// served gives the place up for the next call, when units were booked that are there in wait. left is the number of units that are
-// there still.
+// served gives the place up for the next call, when units were booked that are there in wait. left is the number of
+// units that are there still.
 func (p *place) served(wait, trip time.Duration, left int64) {
 	c := p.caller
 	if p.line != nil {
@@ -153,9 +149,10 @@ func (p *place) denied(ctx context.Context, wait, trip time.Duration) error {
 	return Sleep(ctx, c.Done, c.again(wait, trip, p.denials-1))
 }
 
-// next returns the time after which the process asks again when a call was served, whose units are there in wait. 0: at once,
-// because there is a unit for each process, or no other process. Until then units add up to a burst at most, of which the last one is for the half unit
-// that the process comes later. A shorter time would let a process that asks when the others have booked least get more than they.
+// next returns the time after which the process asks again when a call was served, whose units are there in wait. 0: at
+// once, because there is a unit for each process, or no other process. Until then units add up to a burst at most, of
+// which the last one is for the half unit that the process comes later. A shorter time would let a process that asks
+// when the others have booked least get more than they.
 func (c Caller) next(wait, trip time.Duration, left int64) time.Duration {
 	round, burst := c.Turn()
 	there := time.Duration(0) // in which the units come back that are there
@@ -173,7 +170,8 @@ func (c Caller) next(wait, trip time.Duration, left int64) time.Duration {
 	return pause - trip
 }
 
-// longestPause bounds the time that a process leaves to others: the limit may change meanwhile, and units may be given back.
+// longestPause bounds the time that a process leaves to others: the limit may change meanwhile, and units may be given
+// back.
 const longestPause = time.Second
 
 // step returns the time in which a unit comes back, of which processes wait for parts to come one after the other.
@@ -192,8 +190,8 @@ func (c Caller) again(wait, trip time.Duration, denials int) time.Duration {
 	return max(0, wait-trip) + least + mrand.N(after+1)
 }
 
-// Sleep waits for d. It returns early, with an error, if ctx ends (the error of ctx)
-// or done is closed (hybridlimit.ErrClosed).
+// Sleep waits for d. It returns early, with an error, if ctx ends (the error of ctx) or done is closed
+// (hybridlimit.ErrClosed).
 func Sleep(ctx context.Context, done <-chan struct{}, d time.Duration) error {
 	if d <= 0 {
 		return nil

@@ -75,11 +75,12 @@ func TestAllowAllOfOneIsAllowN(t *testing.T) {
 			now = now.Add(time.Duration(rng.Int64N(int64(400 * time.Millisecond))))
 			n := 1 + rng.Int64N(6)/(1+rng.Int64N(3))
 			want := ask(t, one, now, "k", n)
+			all := all.when(now)
 			asks := []hybridlimit.Ask{{Limiter: all, Key: "k", N: n}}
 			if n > 1 && rng.IntN(2) == 0 {
 				asks = []hybridlimit.Ask{{Limiter: all, Key: "k", N: 1}, {Limiter: all, Key: "k", N: n - 1}}
 			}
-			got, err := allowJointAt(t.Context(), now, jointsOf(asks), asks)
+			got, err := all.AllowJoint(t.Context(), asks)
 			if err != nil || got != want {
 				t.Fatalf("call %d of %d units: %+v, %v, want %+v", i, n, got, err, want)
 			}
@@ -198,13 +199,4 @@ func TestAllowAllLimitFor(t *testing.T) {
 	if two.Evicted() < 3 {
 		t.Errorf("%d evicted", two.Evicted())
 	}
-}
-
-// jointsOf converts asks, whose limiters must be of this package.
-func jointsOf(asks []hybridlimit.Ask) []joint {
-	all := make([]joint, len(asks))
-	for i, a := range asks {
-		all[i] = joint{Limiter: a.Limiter.(*Limiter), Key: a.Key, N: a.N}
-	}
-	return all
 }

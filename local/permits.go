@@ -1,6 +1,7 @@
 package local
 
 import (
+	"container/list"
 	"sync"
 	"sync/atomic"
 )
@@ -31,20 +32,20 @@ type permitKey struct {
 	own     int64      // permits of the key's own limit, or ofShard
 	running int64      // permits that are held; above the limit after the limit fell
 
-	first, last *waiter // in the order in which they came
+	queue *list.List // of *waiter, in the order in which they came; nil before the first
 }
 
 // ofShard is the permitKey.own of a key without a limit of its own.
 const ofShard int64 = -1
 
-// waiter is a call that waits for permits. The lock of its shard guards all fields but
-// ready, which is closed when the state changes.
+// waiter is a call that waits for permits. The lock of its shard guards all fields but ready, which is closed when the
+// state changes.
 type waiter struct {
 	n          int64
 	ready      chan struct{}
 	state      waiterState
-	most, free int64 // when the state changed: the limit, and the permits that are then free
-	prev, next *waiter
+	most, free int64         // when the state changed: the limit, and the permits that are then free
+	place      *list.Element // in the queue
 }
 
 type waiterState uint8
@@ -66,6 +67,25 @@ func (s *permitShard) limit(own int64) int64 {
 		return s.most
 	}
 	return own
+}
+
+// permitPlace is a key in its shard, which is locked, for one call.
+type permitPlace struct {
+	*permitShard
+
+	hash uint64
+	own  int64      // permits of the key's own limit, or ofShard
+	held *permitKey // nil: no call of the key runs or waits
+}
+
+// free returns the number of permits of the key, how many of them are free, and whether a call of n gets them at once.
+func (p *permitPlace) free(n int64) (most, free int64, now bool) {
+	most = p.limit(p.own)
+	if p.held == nil {
+		return most, most, n <= most
+	}
+	free = most - p.held.running
+	return most, free, n <= free && p.held.first() == nil
 }
 
 func (s *permitShard) find(hash uint64, key string) *permitKey {
@@ -96,7 +116,7 @@ func (s *permitShard) enter(hash uint64, key string, own int64) *permitKey {
 
 // settle drops a key without running and waiting calls.
 func (s *permitShard) settle(c *permitKey) {
-	if c.running > 0 || c.first != nil {
+	if c.running > 0 || c.first() != nil {
 		return
 	}
 	if head := s.byHash[c.hash]; head != c {
@@ -117,11 +137,11 @@ func (s *permitShard) settle(c *permitKey) {
 	}
 }
 
-// serve admits the calls that wait, in their order, as far as there are free permits.
-// It refuses those that need more than the limit.
+// serve admits the calls that wait, in their order, as far as there are free permits. It refuses those that need more
+// than the limit.
 func (s *permitShard) serve(c *permitKey) {
 	most := s.limit(c.own)
-	for w := c.first; w != nil && (w.n > most || w.n <= most-c.running); w = c.first {
+	for w := c.first(); w != nil && (w.n > most || w.n <= most-c.running); w = c.first() {
 		state := refused
 		if w.n <= most {
 			state = served
@@ -139,7 +159,7 @@ func (s *permitShard) change(most int64) (open bool) {
 		return false
 	}
 	s.most = most
-	s.each(func(c *permitKey) { s.serve(c) })
+	s.each(s.serve)
 	return true
 }
 
@@ -148,8 +168,8 @@ func (s *permitShard) close() {
 	defer s.mu.Unlock()
 	s.closed = true
 	s.each(func(c *permitKey) {
-		for c.first != nil {
-			c.end(c.first, shut, s.limit(c.own))
+		for w := c.first(); w != nil; w = c.first() {
+			c.end(w, shut, s.limit(c.own))
 		}
 	})
 }
@@ -171,41 +191,32 @@ func (c *permitKey) ReleasePermits(n int64) {
 	s := c.shard
 	s.mu.Lock()
 	c.running -= n
-	if c.first != nil {
-		s.serve(c)
-	}
+	s.serve(c)
 	s.settle(c)
 	s.mu.Unlock()
 }
 
-// push adds a call at the end of the queue.
-func (c *permitKey) push(w *waiter) {
-	if w.prev = c.last; c.last == nil {
-		c.first = w
-	} else {
-		c.last.next = w
+// first returns the call that has waited longest, or nil.
+func (c *permitKey) first() *waiter {
+	if c.queue == nil || c.queue.Len() == 0 {
+		return nil
 	}
-	c.last = w
+	return c.queue.Front().Value.(*waiter)
 }
 
-// drop takes a call out of the queue.
-func (c *permitKey) drop(w *waiter) {
-	if w.prev == nil {
-		c.first = w.next
-	} else {
-		w.prev.next = w.next
+// push adds a call of n permits at the end of the queue.
+func (c *permitKey) push(n int64) *waiter {
+	if c.queue == nil {
+		c.queue = list.New()
 	}
-	if w.next == nil {
-		c.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.prev, w.next = nil, nil
+	w := &waiter{n: n, ready: make(chan struct{})}
+	w.place = c.queue.PushBack(w)
+	return w
 }
 
 // end takes a call out of the queue and wakes it.
 func (c *permitKey) end(w *waiter, state waiterState, most int64) {
-	c.drop(w)
+	c.queue.Remove(w.place)
 	w.state, w.most, w.free = state, most, most-c.running
 	close(w.ready)
 }
