@@ -1,5 +1,5 @@
-// Package agenda is virtual time for simulations: functions run at their times, in order, without a wait. The product does not
-// import it.
+// Package agenda is virtual time for simulations: functions run at their times, in order, without a wait. The product
+// does not import it.
 package agenda
 
 import "container/heap"
@@ -13,7 +13,8 @@ type Agenda struct {
 	entries entries
 }
 
-// At plans f for a time (ns). A time that is over stands for Now. Functions of one time run in the order in which they were planned.
+// At plans f for a time (ns). A time that is over stands for Now. Functions of one time run in the order in which they
+// were planned.
 func (a *Agenda) At(t int64, f func()) {
 	a.planned++
 	heap.Push(&a.entries, entry{max(t, a.Now), a.planned, f})

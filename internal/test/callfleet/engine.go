@@ -222,7 +222,8 @@ func (p *process) beat() {
 	w.After(period, p.beat)
 }
 
-// accuse takes the holdings of dead processes off. No process dies, so it finds none, and forgets the refusals that are too old.
+// accuse takes the holdings of dead processes off. No process dies, so it finds none, and forgets the refusals that are
+// too old.
 func (p *process) accuse() {
 	all := p.accuses
 	p.accuses = nil

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// ledger counts the calls and the messages of a run. Times are ns since the start of the processes. It is safe for concurrent use.
+// ledger counts the calls and the messages of a run. Times are ns since the start of the processes. It is safe for
+// concurrent use.
 type ledger struct {
 	from, until int64 // of the steady part
 

@@ -75,7 +75,8 @@ func (b *bubble) launch(t *testing.T, link *redistest.MemLink) *hybrid.Concurren
 	link.Latency(b.s.Latency/2, b.s.Latency-b.s.Latency/2)
 	link.Script(b.count)
 	rdb := link.Client(func(o *redis.Options) {
-		// go-redis retries dials in the background, and no goroutine may outlive the bubble. The pool is larger than the number of tags.
+		// go-redis retries dials in the background, and no goroutine may outlive the bubble. The pool is larger than
+		// the number of tags.
 		o.DialerRetries, o.PoolSize = 1, 64
 	})
 	hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{FleetSize: b.s.Processes, Logger: slog.New(slog.DiscardHandler)})

@@ -28,9 +28,9 @@ func newStream(s Scenario) *stream {
 	return l
 }
 
-// begin draws calls for the first second, as many as run at once on average. The times of calls are exponential, so the rest of a
-// running call is distributed as a whole one. Without these calls, a run with calls of ten minutes would need an hour until it is
-// steady.
+// begin draws calls for the first second, as many as run at once on average. The times of calls are exponential, so the
+// rest of a running call is distributed as a whole one. Without these calls, a run with calls of ten minutes would need
+// an hour until it is steady.
 func (l *stream) begin() {
 	n := int(math.Round(min(l.s.Load, 1) * float64(l.s.Limit) * float64(l.s.Keys)))
 	for range n {

@@ -5,8 +5,9 @@ import "time"
 // renewEvery is the time between two renewals of a call: a third of the lease in bench/rivals.
 const renewEvery = int64(10*time.Second) / 3
 
-// sortedSet has the messages and the admissions of a sorted set in Redis: one message for each call, one for its end, and one for each
-// renewal. The set decides at once, so no call waits for a place. The renewals of a call are counted at its end.
+// sortedSet has the messages and the admissions of a sorted set in Redis: one message for each call, one for its end,
+// and one for each renewal. The set decides at once, so no call waits for a place. The renewals of a call are counted
+// at its end.
 type sortedSet struct {
 	w      *world
 	places []int64 // taken, by key

@@ -43,7 +43,8 @@ func (s Scenario) rate() float64 {
 	return s.Load * float64(s.Limit) * float64(s.Keys) / s.Lasts.Seconds()
 }
 
-// Report is the result of a run. The calls are those that came in the steady part, and the messages those that were sent in it.
+// Report is the result of a run. The calls are those that came in the steady part, and the messages those that were
+// sent in it.
 type Report struct {
 	Calls    int64
 	Admitted int64

@@ -9,7 +9,8 @@ import (
 
 const (
 	second = int64(1_000_000_000)
-	// lead is the time from the start of the processes to that of the load. In it, Redis learns each tag from its first message.
+	// lead is the time from the start of the processes to that of the load. In it, Redis learns each tag from its first
+	// message.
 	lead = 6 * second
 	// drain is the time after the span in which the last calls are decided.
 	drain = 2 * second

@@ -34,8 +34,8 @@ func concurrentCallers(t *testing.T, spec Spec) {
 	}
 }
 
-// concurrentRefill is concurrentCallers while time passes. Afterwards a caller that waits
-// for its RetryAfter is admitted.
+// concurrentRefill is concurrentCallers while time passes. Afterwards a caller that waits for its RetryAfter is
+// admitted.
 func concurrentRefill(t *testing.T, spec Spec) {
 	s := newSubject(t, spec, 1000, time.Second, 20)
 	var wg sync.WaitGroup
@@ -80,8 +80,7 @@ func closed(t *testing.T, spec Spec) {
 	}
 }
 
-// closedInUse checks that each call gets a decision or ErrClosed if the limiter is closed
-// under load.
+// closedInUse checks that each call gets a decision or ErrClosed if the limiter is closed under load.
 func closedInUse(t *testing.T, spec Spec) {
 	s := still(t, spec, 1000)
 	var wg sync.WaitGroup

@@ -20,8 +20,7 @@ func independentKeys(t *testing.T, spec Spec) {
 	s.full("c", "only a and b were used")
 }
 
-// keysAreBytes checks that a key may have any bytes, and that different bytes are
-// different keys.
+// keysAreBytes checks that a key may have any bytes, and that different bytes are different keys.
 func keysAreBytes(t *testing.T, spec Spec) {
 	s := still(t, spec, 1)
 	longest := strings.Repeat("x", s.spec.MaxKeyBytes-1)
@@ -86,8 +85,8 @@ func badInput(t *testing.T, spec Spec) {
 	s.drain("k") // the negative cost gave nothing back
 }
 
-// endedContext checks that a call that fails because its ctx has ended takes nothing. A
-// limiter that does not wait may also make a decision.
+// endedContext checks that a call that fails because its ctx has ended takes nothing. A limiter that does not wait may
+// also make a decision.
 func endedContext(t *testing.T, spec Spec) {
 	s := still(t, spec, 20)
 	cancelled, cancel := context.WithCancel(context.Background())

@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// The verbs that a limiter may have besides those of hybridlimit.Limiter. A limiter
-// without a verb passes the cases about it.
+// The verbs that a limiter may have besides those of hybridlimit.Limiter. A limiter without a verb passes the cases
+// about it.
 type (
 	atMoster interface {
 		AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
@@ -31,8 +31,7 @@ type (
 	}
 )
 
-// atMost calls AllowAtMost for n units, and checks the properties that every answer must
-// have.
+// atMost calls AllowAtMost for n units, and checks the properties that every answer must have.
 func (s *subject) atMost(l atMoster, key string, n int64) hybridlimit.Result {
 	s.t.Helper()
 	res, err := l.AllowAtMost(context.Background(), key, n)
@@ -116,8 +115,8 @@ func peek(t *testing.T, spec Spec) {
 	}
 }
 
-// charge checks that Charge debits units unconditionally, down to a burst of debt, and
-// that no unit is admitted until the debt is paid.
+// charge checks that Charge debits units unconditionally, down to a burst of debt, and that no unit is admitted until
+// the debt is paid.
 func charge(t *testing.T, spec Spec) {
 	s := still(t, spec, 10)
 	l, ok := s.lim.(charger)
@@ -172,8 +171,8 @@ type change struct {
 	burst int64
 }
 
-// leftOf10 returns the units that are available after the change from a burst of 10. A
-// bucket keeps the units left. A queue, a window or a log keeps the used units.
+// leftOf10 returns the units that are available after the change from a burst of 10. A bucket keeps the units left. A
+// queue, a window or a log keeps the used units.
 func (c change) leftOf10(s *subject) int64 {
 	used := s.total("k")
 	switch s.limit.Algorithm {
@@ -183,8 +182,7 @@ func (c change) leftOf10(s *subject) int64 {
 	return max(0, c.burst-used)
 }
 
-// changes are changes from a burst of 10 of which 6 units are used. No change is a
-// refill.
+// changes are changes from a burst of 10 of which 6 units are used. No change is a refill.
 var changes = []change{{"the same", 10}, {"raised", 20}, {"lowered", 5}, {"lowered below what is left", 3}}
 
 // allowLimit checks that used units stay used under the limit of one call.
@@ -269,8 +267,7 @@ func (s *subject) verbs() (vs []verb) {
 	return vs
 }
 
-// verbsBadInput checks for each verb that an invalid request gets its own error and takes
-// nothing.
+// verbsBadInput checks for each verb that an invalid request gets its own error and takes nothing.
 func verbsBadInput(t *testing.T, spec Spec) {
 	s := still(t, spec, 5)
 	for _, v := range s.verbs() {
@@ -323,8 +320,8 @@ func verbsClosed(t *testing.T, spec Spec) {
 	}
 }
 
-// verbsConcurrently runs all verbs concurrently while the limit changes. In the end the
-// limiter is closed. It checks that each key gives out at most its burst.
+// verbsConcurrently runs all verbs concurrently while the limit changes. In the end the limiter is closed. It checks
+// that each key gives out at most its burst.
 func verbsConcurrently(t *testing.T, spec Spec) {
 	s := still(t, spec, 60)
 	small := s.spec.Bucket(1, s.limit.Period, 40)

@@ -17,8 +17,8 @@ type event struct {
 	do func()
 }
 
-// events returns the schedule of the faults and of the readings during the run. A fault starts up to a tenth of a ms late, so
-// that it does not coincide with another event.
+// events returns the schedule of the faults and of the readings during the run. A fault starts up to a tenth of a ms
+// late, so that it does not coincide with another event.
 func (w *world) events() []event {
 	rng := w.rng(forFaults, 0, 0)
 	evs := []event{{w.s.Steady, func() { w.countOps(-1) }}, {w.s.Span, func() { w.countOps(1) }}}
@@ -54,8 +54,8 @@ func (w *world) events() []event {
 	return evs
 }
 
-// conduct plays the events. Each starts when all goroutines wait for the clock, so everything else at the same instant has
-// happened before it.
+// conduct plays the events. Each starts when all goroutines wait for the clock, so everything else at the same instant
+// has happened before it.
 func (w *world) conduct() {
 	for _, e := range w.events() {
 		time.Sleep(e.at - time.Duration(w.since()))
@@ -152,8 +152,8 @@ func (w *world) deactivate(f Fault) {
 	w.active.Store(&next)
 }
 
-// pause suspends processes from outside: they get no calls, and no message reaches or leaves them.
-// Their timers continue, so calls that already wait time out. The calls of a suspended process would time out when it resumes.
+// pause suspends processes from outside: they get no calls, and no message reaches or leaves them. Their timers
+// continue, so calls that already wait time out. The calls of a suspended process would time out when it resumes.
 func (w *world) pause(f Fault) (begin, over func()) {
 	var stopped []*process
 	begin = func() {

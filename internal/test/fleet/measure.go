@@ -207,8 +207,8 @@ func (w *world) changeMeters(meters []meter.Meter, changes []Change, now int64) 
 	return changes
 }
 
-// promised returns the limits that the fleet has to keep, with the times from which on it has to. While a process has not heard
-// of a change, the larger rate and the larger burst of the two limits bound the fleet.
+// promised returns the limits that the fleet has to keep, with the times from which on it has to. While a process has
+// not heard of a change, the larger rate and the larger burst of the two limits bound the fleet.
 func (w *world) promised() (all []Change) {
 	have := w.s.Limit
 	for _, c := range w.s.Changes {
@@ -242,9 +242,9 @@ func (w *world) leave(r *Report, all []*call) {
 	}
 }
 
-// vague reports whether a call may belong to another time than measured. The answer of one that Redis granted may have been late:
-// it belongs to the window before, or, in a log, to any earlier time. One that a process granted in the first µs of a window may
-// belong to the window before, because processes know Redis's time in whole µs.
+// vague reports whether a call may belong to another time than measured. The answer of one that Redis granted may have
+// been late: it belongs to the window before, or, in a log, to any earlier time. One that a process granted in the
+// first µs of a window may belong to the window before, because processes know Redis's time in whole µs.
 func (w *world) vague(c *call) bool {
 	period := int64(w.s.Limit.Period)
 	late := c.source == hybridlimit.SourceRedis && c.end-c.at > int64(w.s.Latency)

@@ -236,8 +236,8 @@ func (p *process) crash() {
 // leaveWithin is the time limit of an orderly end in a fleet whose Redis does not answer.
 const leaveWithin = 5 * time.Second
 
-// leave ends the process in order. It returns an error if units stay unpaid. It also records that a sync may be in flight:
-// while the breaker is open, Shutdown does not wait for a sync that pays no units.
+// leave ends the process in order. It returns an error if units stay unpaid. It also records that a sync may be in
+// flight: while the breaker is open, Shutdown does not wait for a sync that pays no units.
 func (p *process) leave() error {
 	p.ended.Store(true)
 	if p.pusher != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NeedFunctions skips a test with a clear message on a server without Redis
-// Functions: a server before Redis 7, or miniredis.
+// NeedFunctions skips a test with a clear message on a server without Redis Functions: a server before Redis 7, or
+// miniredis.
 func NeedFunctions(tb TB, rdb *redis.Client) {
 	tb.Helper()
 	err := rdb.FunctionList(context.Background(), redis.FunctionListQuery{}).Err()

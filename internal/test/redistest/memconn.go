@@ -10,16 +10,13 @@ import (
 	"time"
 )
 
-// memPipe returns the two ends of an in-memory connection whose writes never
-// wait. net.Pipe is not suitable, because its writes wait until the other side
-// has read them. A client that writes a pipeline longer than the server's 4 KiB
-// read buffer and a server that flushes a reply per command would wait for each
-// other.
+// memPipe returns the two ends of an in-memory connection whose writes never wait. net.Pipe is not suitable, because
+// its writes wait until the other side has read them. A client that writes a pipeline longer than the server's 4 KiB
+// read buffer and a server that flushes a reply per command would wait for each other.
 //
-// The ends have the semantics of TCP on which clients depend. Data sent before
-// Close is still readable on the other side, and io.EOF follows. Close with
-// SetLinger(0) resets instead. The ends start no goroutine, and a deadline is
-// one timer, so they work in a synctest bubble.
+// The ends have the semantics of TCP on which clients depend. Data sent before Close is still readable on the other
+// side, and io.EOF follows. Close with SetLinger(0) resets instead. The ends start no goroutine, and a deadline is one
+// timer, so they work in a synctest bubble.
 func memPipe() (client, server *memConn) {
 	up, down := newStream(), newStream()
 	return &memConn{in: down, out: up, local: "client"}, &memConn{in: up, out: down, local: "server"}
@@ -66,8 +63,7 @@ func (c *memConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close ends both directions. A second call has no effect and returns an error,
-// as in net.
+// Close ends both directions. A second call has no effect and returns an error, as in net.
 func (c *memConn) Close() error {
 	c.mu.Lock()
 	closed, reset := c.closed, c.reset
@@ -85,16 +81,14 @@ func (c *memConn) Close() error {
 	return nil
 }
 
-// CloseWrite ends the outgoing direction: the other side reads the sent data,
-// then io.EOF.
+// CloseWrite ends the outgoing direction: the other side reads the sent data, then io.EOF.
 func (c *memConn) CloseWrite() error {
 	c.out.end()
 	return nil
 }
 
-// SetLinger with 0 does the same as on a *net.TCPConn: Close then resets the
-// connection. The other side's next Read gives ECONNRESET (and io.EOF from then
-// on), even with unread data. Other values restore the usual Close.
+// SetLinger with 0 does the same as on a *net.TCPConn: Close then resets the connection. The other side's next Read
+// gives ECONNRESET (and io.EOF from then on), even with unread data. Other values restore the usual Close.
 func (c *memConn) SetLinger(sec int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,8 +129,7 @@ func (c *memConn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// fail wraps an error as net does. Clients distinguish a time-out from a loss by
-// the wrapping.
+// fail wraps an error as net does. Clients distinguish a time-out from a loss by the wrapping.
 func (c *memConn) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: "mem", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }

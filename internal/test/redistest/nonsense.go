@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Nonsense lists replies that no script of this library gives: replies of the
-// wrong type, replies of the right type with wrong content, truncated replies,
-// bytes that are not RESP, and Bombs.
+// Nonsense lists replies that no script of this library gives: replies of the wrong type, replies of the right type
+// with wrong content, truncated replies, bytes that are not RESP, and Bombs.
 var Nonsense = append([]string{
 	":1\r\n", "+OK\r\n", "$-1\r\n", "*-1\r\n", "*0\r\n", "$5\r\nhello\r\n", "_\r\n", "#t\r\n", ",nan\r\n", ",1.5\r\n", "(123456789012345678901234567890\r\n",
 	"*1\r\n:1\r\n", "*4\r\n:1\r\n:0\r\n:0\r\n:0\r\n", "*4\r\n:1\r\n:2\r\n:0\r\n:0\r\n", "*5\r\n:1\r\n:0\r\n:0\r\n:0\r\n:0\r\n", "*2\r\n*1\r\n:1\r\n:2\r\n", "*3\r\n$1\r\na\r\n$-1\r\n:1\r\n",
@@ -18,8 +17,8 @@ var Nonsense = append([]string{
 	"*14\r\n:1\r\n:0\r\n", "$100\r\nshort\r\n", "", "\x00\xff\xfe\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n", ":99999999999999999999\r\n", "*x\r\n", ":1", "*3\r\n:1\r\n:2\r\n:3\r\n:4\r\n",
 }, Bombs...)
 
-// Bombs lists replies that are short or never end. A client that trusts their
-// lengths runs out of memory or stack, or crashes.
+// Bombs lists replies that are short or never end. A client that trusts their lengths runs out of memory or stack, or
+// crashes.
 var Bombs = []string{
 	"*9223372036854775807\r\n", "*4000000000\r\n", "*100000000\r\n", "$9223372036854775806\r\n", "$8000000000\r\n", "$536870912\r\n",
 	"%4611686018427387904\r\n", "%9223372036854775807\r\n", "%50000000\r\n", "~9223372036854775807\r\n", "~100000000\r\n",
@@ -32,8 +31,7 @@ var Bombs = []string{
 	"*" + strings.Repeat("0", 1<<20),
 }
 
-// Numbers returns a reply with the right shape and random numbers, to a batch of
-// ops; with 0 ops, to a heartbeat.
+// Numbers returns a reply with the right shape and random numbers, to a batch of ops; with 0 ops, to a heartbeat.
 func Numbers(rng *rand.Rand, ops int) string {
 	n := 5
 	if ops > 0 {

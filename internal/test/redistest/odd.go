@@ -6,9 +6,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// Odd starts a server that is not a Redis and returns its address. It accepts
-// connections as a Redis does. It answers each call of a script or function with
-// the bytes that reply returns. An empty reply closes the connection. reply is
+// Odd starts a server that is not a Redis and returns its address. It accepts connections as a Redis does. It answers
+// each call of a script or function with the bytes that reply returns. An empty reply closes the connection. reply is
 // called from several goroutines. The server ends with the test.
 func Odd(tb TB, reply func(cmd []string) string) (addr string) {
 	tb.Helper()

@@ -6,20 +6,18 @@ import (
 	"syscall"
 )
 
-// A heldPort is a port of 127.0.0.1 that the kernel does not count as free. It
-// belongs to a bound socket that does not listen, so connections are refused. A
-// server can still listen on it by its number if it sets SO_REUSEADDR, as
+// A heldPort is a port of 127.0.0.1 that the kernel does not count as free. It belongs to a bound socket that does not
+// listen, so connections are refused. A server can still listen on it by its number if it sets SO_REUSEADDR, as
 // redis-server and [net.Listen] do.
 //
-// Without it, a listener of another test could get the port of a killed server or
-// of a proxy that refuses, and connections would succeed.
+// Without it, a listener of another test could get the port of a killed server or of a proxy that refuses, and
+// connections would succeed.
 type heldPort struct {
 	number int
 	socket int // a descriptor
 }
 
-// hold holds a port, 0 for any free one. The error wraps EADDRINUSE if somebody
-// else holds it or listens there.
+// hold holds a port, 0 for any free one. The error wraps EADDRINUSE if somebody else holds it or listens there.
 func hold(port int) (*heldPort, error) {
 	// A child that inherits the socket would hold the port for as long as it runs.
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, syscall.IPPROTO_TCP)
@@ -39,8 +37,7 @@ func bind(socket, port int) (int, error) {
 	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		return 0, err
 	}
-	// Only now, because a socket that has it can be bound beside another one that
-	// holds the port.
+	// Only now, because a socket that has it can be bound beside another one that holds the port.
 	if err := syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		return 0, err
 	}
@@ -59,9 +56,8 @@ func (h *heldPort) release() {
 	}
 }
 
-// deafen makes new connections to a listener fail. Closing it is not enough: a child that
-// another test is about to start has a copy of the socket until its exec, and the kernel
-// accepts connections for that copy.
+// deafen makes new connections to a listener fail. Closing it is not enough: a child that another test is about to
+// start has a copy of the socket until its exec, and the kernel accepts connections for that copy.
 func deafen(l net.Listener) {
 	if raw, err := l.(*net.TCPListener).SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) { syscall.Shutdown(int(fd), syscall.SHUT_RD) })

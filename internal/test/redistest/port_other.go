@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// A heldPort is a port of 127.0.0.1. Only Linux lets a server listen on a port that
-// another socket is bound to. Here the port is free, and anyone can get it.
+// A heldPort is a port of 127.0.0.1. Only Linux lets a server listen on a port that another socket is bound to. Here
+// the port is free, and anyone can get it.
 type heldPort struct{ number int }
 
 // hold returns a port that is free at this moment if port is 0, else this port.

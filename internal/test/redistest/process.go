@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// process is one run of redis-server. Signals go through os.Process, which
-// knows whether the child was reaped. So no signal can reach another process
-// that was given the same pid.
+// process is one run of redis-server. Signals go through os.Process, which knows whether the child was reaped. So no
+// signal can reach another process that was given the same pid.
 type process struct {
 	cmd     *exec.Cmd
 	logPath string
@@ -23,11 +22,9 @@ type process struct {
 
 // startProcess starts cmd with its output appended to a log file.
 //
-// The goroutine that starts the child stays locked to its thread until the
-// child exits. If the kernel kills the child with its parent (see
-// dieWithParent), the parent is the thread that forked, not the process. A child
-// of an ordinary goroutine would be killed as soon as the runtime ends that
-// thread.
+// The goroutine that starts the child stays locked to its thread until the child exits. If the kernel kills the child
+// with its parent (see dieWithParent), the parent is the thread that forked, not the process. A child of an ordinary
+// goroutine would be killed as soon as the runtime ends that thread.
 func startProcess(cmd *exec.Cmd, logPath string) (*process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -73,9 +70,8 @@ func (p *process) kill() {
 	<-p.gone
 }
 
-// awaitStop waits until the kernel has stopped the process, on systems where the
-// state is visible. When kill returns, the signal is only posted, and the server
-// may answer one more request.
+// awaitStop waits until the kernel has stopped the process, on systems where the state is visible. When kill returns,
+// the signal is only posted, and the server may answer one more request.
 func (p *process) awaitStop(within time.Duration) {
 	poll(within, func() bool { return p.exited() || isStopped(p.cmd.Process.Pid) })
 }
@@ -89,8 +85,7 @@ func (p *process) logTail() string {
 
 var errExited = errors.New("redistest: redis-server has exited")
 
-// exitError returns errExited, with EADDRINUSE if the process exited because its
-// port was taken.
+// exitError returns errExited, with EADDRINUSE if the process exited because its port was taken.
 func (p *process) exitError() error {
 	if strings.Contains(p.logTail(), "Address already in use") {
 		return fmt.Errorf("%w: %w", errExited, syscall.EADDRINUSE)

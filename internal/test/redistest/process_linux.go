@@ -8,15 +8,14 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes the kernel kill the child when the thread that starts it
-// ends, so that a test binary that panics, times out or is killed leaves no
-// server behind.
+// dieWithParent makes the kernel kill the child when the thread that starts it ends, so that a test binary that panics,
+// times out or is killed leaves no server behind.
 func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// isStopped reports whether a signal has stopped the process. It is true if the
-// state is unreadable, so that no caller waits for it.
+// isStopped reports whether a signal has stopped the process. It is true if the state is unreadable, so that no caller
+// waits for it.
 func isStopped(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -12,12 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Proxy is a [Link] over TCP. It listens on its own loopback port and forwards
-// whole requests and replies, with the faults of its script. Clients connect to
-// [Proxy.Addr].
+// Proxy is a [Link] over TCP. It listens on its own loopback port and forwards whole requests and replies, with the
+// faults of its script. Clients connect to [Proxy.Addr].
 //
-// CLIENT REPLY OFF and SKIP are not supported: the proxy would wait for a reply
-// that never comes.
+// CLIENT REPLY OFF and SKIP are not supported: the proxy would wait for a reply that never comes.
 type Proxy struct {
 	*Link
 	ports ports
@@ -27,13 +25,12 @@ type Proxy struct {
 	accepting sync.WaitGroup
 }
 
-// dialTimeout bounds the proxy's dial to its Redis. The kernel accepts
-// connections for a stopped process, so only another host could take long.
+// dialTimeout bounds the proxy's dial to its Redis. The kernel accepts connections for a stopped process, so only
+// another host could take long.
 const dialTimeout = 5 * time.Second
 
-// StartProxy starts a proxy in front of the Redis at target ("host:port"). The
-// target need not exist yet. The proxy dials it for each client connection, and
-// resets the connection if the dial fails.
+// StartProxy starts a proxy in front of the Redis at target ("host:port"). The target need not exist yet. The proxy
+// dials it for each client connection, and resets the connection if the dial fails.
 func StartProxy(target string) (*Proxy, error) {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	p := &Proxy{Link: newLink(func(ctx context.Context) (net.Conn, error) {
@@ -46,8 +43,7 @@ func StartProxy(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// NewProxy is [StartProxy] for a test: it fails the test on an error, and
-// closes the proxy when the test ends.
+// NewProxy is [StartProxy] for a test: it fails the test on an error, and closes the proxy when the test ends.
 func NewProxy(tb TB, target string) *Proxy {
 	tb.Helper()
 	p, err := StartProxy(target)
@@ -67,9 +63,8 @@ func (p *Proxy) Client(tb TB, opts ...func(*redis.Options)) *redis.Client {
 	return Client(tb, p.Addr(), opts...)
 }
 
-// Refuse makes new connections fail with ECONNREFUSED, as if no Redis listens,
-// until it is called with false. Existing connections stay open; see
-// [Link.CutAll]. Only on systems other than Linux can another process take the port
+// Refuse makes new connections fail with ECONNREFUSED, as if no Redis listens, until it is called with false. Existing
+// connections stay open; see [Link.CutAll]. Only on systems other than Linux can another process take the port
 // meanwhile, which is an error.
 func (p *Proxy) Refuse(refuse bool) error {
 	p.lifecycle.Lock()
@@ -91,8 +86,7 @@ func (p *Proxy) Refuse(refuse bool) error {
 	return nil
 }
 
-// Close ends the proxy and its connections and waits for its goroutines. It is
-// idempotent.
+// Close ends the proxy and its connections and waits for its goroutines. It is idempotent.
 func (p *Proxy) Close() {
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()
@@ -126,8 +120,8 @@ func (p *Proxy) accept(l net.Listener) {
 		if err != nil {
 			return // closed; any other error on loopback would be permanent as well
 		}
-		// The dial needs no separate goroutine, for which Close would have to
-		// wait: on loopback a dial is answered at once.
+		// The dial needs no separate goroutine, for which Close would have to wait: on loopback a dial is answered at
+		// once.
 		server, err := p.dial(p.ctx)
 		if err != nil {
 			client.(*net.TCPConn).SetLinger(0)

@@ -2,10 +2,9 @@ package redistest
 
 import "sync"
 
-// queue is an unbounded FIFO. It is not a buffered channel, because a full
-// channel would stop the reader in front of it. A client that writes a whole
-// pipeline before it reads could then never finish. The queue waits on a
-// sync.Cond, which a synctest bubble counts as blocked, unlike a mutex.
+// queue is an unbounded FIFO. It is not a buffered channel, because a full channel would stop the reader in front of
+// it. A client that writes a whole pipeline before it reads could then never finish. The queue waits on a sync.Cond,
+// which a synctest bubble counts as blocked, unlike a mutex.
 type queue[T any] struct {
 	mu      sync.Mutex
 	changed sync.Cond

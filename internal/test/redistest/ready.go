@@ -12,8 +12,8 @@ import (
 
 var processID = regexp.MustCompile(`(?m)^process_id:(\d+)`)
 
-// awaitReady waits until the server at addr answers and is the process p.
-// Another process may have taken the port first, and may be a Redis as well.
+// awaitReady waits until the server at addr answers and is the process p. Another process may have taken the port
+// first, and may be a Redis as well.
 func awaitReady(addr string, p *process, within time.Duration) error {
 	var last error
 	if poll(within, func() bool {
@@ -24,8 +24,8 @@ func awaitReady(addr string, p *process, within time.Duration) error {
 		if reply, last = askInfo(addr); last != nil {
 			return false
 		}
-		// An error reply (-NOAUTH, if the arguments set a password) comes from a
-		// server that is ready, but it does not contain the process id.
+		// An error reply (-NOAUTH, if the arguments set a password) comes from a server that is ready, but it does not
+		// contain the process id.
 		id := processID.FindSubmatch(reply)
 		if id == nil || string(id[1]) == strconv.Itoa(p.cmd.Process.Pid) {
 			return true

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Limits of a frame. With them, a corrupt length cannot use up the memory of the
-// test binary. All messages of this library are much smaller.
+// Limits of a frame. With them, a corrupt length cannot use up the memory of the test binary. All messages of this
+// library are much smaller.
 const (
 	maxLine  = 64 << 10 // bytes of one line; Redis' own limit for inline commands
 	maxFrame = 64 << 20 // bytes of one whole request or reply
@@ -18,21 +18,18 @@ const (
 	maxDepth = 32       // nested aggregates; real replies have fewer than 8
 )
 
-// errMalformed is wrapped by every error that the bytes caused, as opposed to
-// the connection.
+// errMalformed is wrapped by every error that the bytes caused, as opposed to the connection.
 var errMalformed = errors.New("redistest: malformed RESP")
 
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errMalformed}, args...)...)
 }
 
-// readReply reads one whole RESP2 or RESP3 value and returns its bytes
-// unchanged. An attribute is read together with the value that it describes,
-// because a client does not count it as a reply. The streamed types of the RESP3
+// readReply reads one whole RESP2 or RESP3 value and returns its bytes unchanged. An attribute is read together with
+// the value that it describes, because a client does not count it as a reply. The streamed types of the RESP3
 // specification (lengths of "?") are refused: no Redis has ever sent one.
 //
-// The error is io.EOF when the input ends before a value, and
-// io.ErrUnexpectedEOF when it ends inside one.
+// The error is io.EOF when the input ends before a value, and io.ErrUnexpectedEOF when it ends inside one.
 func readReply(r *bufio.Reader) ([]byte, error) {
 	f := frame{r: r}
 	if err := f.value(0); err != nil {
@@ -41,9 +38,8 @@ func readReply(r *bufio.Reader) ([]byte, error) {
 	return f.raw.Bytes(), nil
 }
 
-// readRequest reads one whole request: an array of bulk strings, or an inline
-// command. args is empty for the empty requests that Redis skips without a
-// reply ("*0" and blank lines). Errors are those of readReply.
+// readRequest reads one whole request: an array of bulk strings, or an inline command. args is empty for the empty
+// requests that Redis skips without a reply ("*0" and blank lines). Errors are those of readReply.
 func readRequest(r *bufio.Reader) (raw []byte, args []string, err error) {
 	f := frame{r: r}
 	if args, err = f.request(); err != nil {
@@ -98,8 +94,7 @@ func (f *frame) value(depth int) error {
 		if err := f.items(rest, 2, depth); err != nil {
 			return err
 		}
-		// The value counts as a level. Otherwise a chain of attributes could
-		// recurse without limit.
+		// The value counts as a level. Otherwise a chain of attributes could recurse without limit.
 		return f.value(depth + 1)
 	default:
 		return malformed("unknown type %q", kind)
@@ -137,8 +132,7 @@ func (f *frame) request() ([]string, error) {
 	if err != nil || n <= 0 {
 		return nil, err
 	}
-	// args grows with the arrived strings. It is not allocated from the announced
-	// length.
+	// args grows with the arrived strings. It is not allocated from the announced length.
 	var args []string
 	for range n {
 		line, err := f.line()
@@ -164,8 +158,7 @@ func (f *frame) request() ([]string, error) {
 	return args, nil
 }
 
-// line reads up to CRLF and returns the bytes before it. They are valid until the
-// next read.
+// line reads up to CRLF and returns the bytes before it. They are valid until the next read.
 func (f *frame) line() ([]byte, error) {
 	line, err := f.inline()
 	if err != nil {
@@ -212,8 +205,8 @@ func (f *frame) payload(n int) error {
 	return nil
 }
 
-// length parses a length: digits, or -1 for a null. It is stricter than strconv,
-// which accepts signs. It fails early on a number above the limit.
+// length parses a length: digits, or -1 for a null. It is stricter than strconv, which accepts signs. It fails early on
+// a number above the limit.
 func length(b []byte, limit int) (int, error) {
 	if string(b) == "-1" {
 		return -1, nil

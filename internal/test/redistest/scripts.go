@@ -16,16 +16,14 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
-// scripts runs EVALSHA of one miniredis on interpreters that live longer than a
-// call. miniredis makes an interpreter for each call, which takes longer than
-// most scripts of this project. The replies are the same, byte for byte.
+// scripts runs EVALSHA of one miniredis on interpreters that live longer than a call. miniredis makes an interpreter
+// for each call, which takes longer than most scripts of this project. The replies are the same, byte for byte.
 //
-// miniredis keeps the scripts, the data and the lock. It still runs EVAL,
-// transactions, connections with a password or another database, and texts that
-// could change their interpreter (see reusable).
+// miniredis keeps the scripts, the data and the lock. It still runs EVAL, transactions, connections with a password or
+// another database, and texts that could change their interpreter (see reusable).
 //
-// miniredis has no accessor for some fields that this needs. They are read by
-// reflection, which panics if a new version lacks one.
+// miniredis has no accessor for some fields that this needs. They are read by reflection, which panics if a new version
+// lacks one.
 type scripts struct {
 	mini   *miniredis.Miniredis
 	server *server.Server // mini.Server() is nil once mini closes, although commands still run
@@ -33,12 +31,11 @@ type scripts struct {
 	ran    int            // calls that miniredis did not run; guarded by mini's lock
 }
 
-// counted is a command without effect. scripts dispatches it for each call,
-// because miniredis does not count a command that its hook has answered.
+// counted is a command without effect. scripts dispatches it for each call, because miniredis does not count a command
+// that its hook has answered.
 const counted = "REDISTEST.COUNTED"
 
-// install makes scripts the hook of mini. It calls before, if not nil, ahead of
-// each command.
+// install makes scripts the hook of mini. It calls before, if not nil, ahead of each command.
 func install(mini *miniredis.Miniredis, before server.Hook) *scripts {
 	s := &scripts{mini: mini, server: mini.Server(), before: before}
 	_ = s.server.Register(counted, func(*server.Peer, string, []string) {}) // an error if registered before
@@ -82,8 +79,7 @@ func (s *scripts) hook(c *server.Peer, cmd string, args ...string) (done bool) {
 	return true
 }
 
-// plain reports whether a connection is on database 0, and in no transaction,
-// subscription or script.
+// plain reports whether a connection is on database 0, and in no transaction, subscription or script.
 func plain(c *server.Peer) bool {
 	if c.Ctx == nil {
 		return true
@@ -93,12 +89,11 @@ func plain(c *server.Peer) bool {
 		!ctx.FieldByName("nested").Bool() && ctx.FieldByName("selectedDB").Int() == 0
 }
 
-// probe is a script. Its command shows the context that miniredis gives to the
-// commands of scripts.
+// probe is a script. Its command shows the context that miniredis gives to the commands of scripts.
 const probe = "redis.call('PING')"
 
-// nested returns a context of miniredis for the commands of a script. They do not
-// lock, and their errors name the script probe.
+// nested returns a context of miniredis for the commands of a script. They do not lock, and their errors name the
+// script probe.
 func nested() any {
 	fresh := reflect.New(nestedContext().Type())
 	fresh.Elem().Set(nestedContext())
@@ -140,8 +135,8 @@ func compiled(sha, text string) *lua.FunctionProto {
 	return p
 }
 
-// The globals that a program may use. KEYS and ARGV are new for each call. The
-// functions change no global and no library.
+// The globals that a program may use. KEYS and ARGV are new for each call. The functions change no global and no
+// library.
 var (
 	globals = []string{
 		"KEYS", "ARGV", "assert", "error", "ipairs", "next", "pairs", "select", "tonumber", "tostring", "type",
@@ -151,8 +146,8 @@ var (
 	calls     = []string{"call", "pcall", "error_reply", "status_reply", "sha1hex"} // of redis
 )
 
-// reusable reports whether an interpreter that has run p to its end is as good as
-// new. p may then set no global, and use a library only to read a member.
+// reusable reports whether an interpreter that has run p to its end is as good as new. p may then set no global, and
+// use a library only to read a member.
 func reusable(p *lua.FunctionProto) bool {
 	for pc, code := range p.Code {
 		switch int(code >> 26) {
@@ -173,9 +168,8 @@ func reusable(p *lua.FunctionProto) bool {
 	return !slices.ContainsFunc(p.FunctionPrototypes, leaves)
 }
 
-// memberOf returns the member that is read from the library in register reg, which
-// the instruction at pc has loaded. ok is false if anything else may follow:
-// another use of the library, or a local variable that keeps it.
+// memberOf returns the member that is read from the library in register reg, which the instruction at pc has loaded. ok
+// is false if anything else may follow: another use of the library, or a local variable that keeps it.
 func memberOf(p *lua.FunctionProto, pc, reg int) (name string, ok bool) {
 	pc++
 	name, key := "", -1

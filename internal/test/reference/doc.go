@@ -8,8 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// slack is the largest step back of the clock, in µs, during which the model's time only stands still. After a larger step the
-// model moves with the clock.
+// slack is the largest step back of the clock, in µs, during which the model's time only stands still. After a larger
+// step the model moves with the clock.
 const slack = 1_000_000
 
 // Model is one key under one limit. Times are µs. Only the times of Load may go back.
@@ -24,8 +24,8 @@ type Model interface {
 	Delay(now, n int64) int64
 	// Take admits n units that fit.
 	Take(now, n int64)
-	// Owe debits n units that were admitted in the given window (0: the window of now), down to a burst of debt. It returns
-	// false if the window is too old.
+	// Owe debits n units that were admitted in the given window (0: the window of now), down to a burst of debt. It
+	// returns false if the window is too old.
 	Owe(now, n, window int64) bool
 	// Refund gives back n units that were debited in the given window; 0: not known.
 	Refund(now, n, window int64)
