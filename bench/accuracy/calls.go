@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 // CallFamily is one scenario file of calls in flight: the settings that its runs
@@ -19,9 +19,9 @@ import (
 type CallFamily struct {
 	Name  string             // the file name without its extension
 	Title string             // for the page
-	Base  callfleet.Scenario // all but Kind and Load
+	Base  fleet.CallScenario // all but Kind and Load
 	Loads []float64          // one scenario each
-	Kinds []callfleet.Kind   // one row each
+	Kinds []fleet.Kind       // one row each
 	Musts []Must             // the bounds of the rows
 }
 
@@ -29,13 +29,13 @@ type CallFamily struct {
 type CallCase struct {
 	Family   *CallFamily
 	Scenario string // family and load
-	Run      callfleet.Scenario
+	Run      fleet.CallScenario
 }
 
 // callKinds has the words for the limiters.
-var callKinds = map[string]callfleet.Kind{
-	string(callfleet.Engine): callfleet.Engine, string(callfleet.Limiter): callfleet.Limiter,
-	string(callfleet.SortedSet): callfleet.SortedSet, string(callfleet.Central): callfleet.Central,
+var callKinds = map[string]fleet.Kind{
+	string(fleet.Engine): fleet.Engine, string(fleet.Limiter): fleet.Limiter,
+	string(fleet.SortedSet): fleet.SortedSet, string(fleet.CentralExact): fleet.CentralExact,
 }
 
 // callWords has the words that a line can start with, as words has.
@@ -104,7 +104,7 @@ func ReadCalls(dir fs.FS) ([]*CallFamily, error) {
 
 // limiters returns the number of rows of the limiter itself in each scenario.
 func (f *CallFamily) limiters() int {
-	if slices.Contains(f.Kinds, callfleet.Limiter) {
+	if slices.Contains(f.Kinds, fleet.Limiter) {
 		return 1
 	}
 	return 0
@@ -114,7 +114,7 @@ func (f *CallFamily) limiters() int {
 func ParseCalls(file, text string) (*CallFamily, error) {
 	f := &CallFamily{
 		Name: strings.TrimSuffix(path.Base(file), path.Ext(file)),
-		Base: callfleet.Scenario{Seed: 1, Keys: 1, Latency: 500 * time.Microsecond},
+		Base: fleet.CallScenario{Seed: 1, Keys: 1, Latency: 500 * time.Microsecond},
 	}
 	r := reader{file: file}
 	read(&r, text, callWords, f, func(word string) {
@@ -134,7 +134,7 @@ func (f *CallFamily) agree(r *reader) {
 	if f.Base.Steady >= f.Base.Span {
 		r.complain(r.said["steady"], fmt.Errorf("steady: nothing is left of a span of %v", f.Base.Span))
 	}
-	if !slices.Contains(f.Kinds, callfleet.Central) {
+	if !slices.Contains(f.Kinds, fleet.CentralExact) {
 		r.complain(r.said["kinds"], errors.New("kinds: the share is of central, which is missing"))
 	}
 	if f.Title == "" {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 // callCommand writes the page of calls in flight. make lab writes it too.
@@ -103,7 +103,7 @@ func runCalls(t *testing.T, families []*CallFamily, then func(r *CallResult, com
 		t.Run(c.Scenario+"/"+string(c.Run.Kind), func(t *testing.T) {
 			t.Parallel()
 			start := time.Now()
-			runs[i].Report = callfleet.Run(t, c.Run)
+			runs[i].Report = fleet.RunCalls(t, c.Run)
 			picked[i] = !t.Failed()
 			if *lab {
 				fmt.Fprintf(os.Stderr, "%s (%.1f s)\n", NewCallRow(c, runs[i].Report), time.Since(start).Seconds())
@@ -135,12 +135,12 @@ func TestParseCallsKnowsEveryWord(t *testing.T) {
 	}
 	want := &CallFamily{
 		Name: "every", Title: "two words",
-		Base: callfleet.Scenario{
+		Base: fleet.CallScenario{
 			Seed: 3, Processes: 100, Limit: 20, Keys: 7, Lasts: 50 * time.Millisecond, Wait: 20 * time.Millisecond,
 			Latency: time.Millisecond, Span: 20 * time.Second, Steady: 5 * time.Second,
 		},
 		Loads: []float64{0.5, 0.95},
-		Kinds: []callfleet.Kind{callfleet.Engine, callfleet.SortedSet, callfleet.Central},
+		Kinds: []fleet.Kind{fleet.Engine, fleet.SortedSet, fleet.CentralExact},
 		Musts: []Must{
 			{Metric: "at-once", AtMost: true, Factor: 1, Line: 13},
 			{Kinds: []string{"engine"}, Metric: "messages/admission", AtMost: true, Factor: 1.02, Of: "sorted-set", At: 0.95, Line: 14},
@@ -199,9 +199,9 @@ func TestViolatedCallsAreSeen(t *testing.T) {
 	r := &CallResult{Command: callCommand}
 	cases := f.Cases()[3:] // of the load 0.95
 	r.Add([]CallRun{
-		{cases[0], callfleet.Report{Calls: 100, Admitted: 80, Waited: 20, Half: time.Millisecond, Slow: 12345 * time.Microsecond, Messages: 230, Ops: 240, Most: 21, Open: 1}},
-		{cases[1], callfleet.Report{Calls: 100, Admitted: 80, Waited: 80, Half: time.Millisecond, Slow: time.Millisecond, Messages: 200, Renewals: 20, Ops: 200, Most: 20}},
-		{cases[2], callfleet.Report{Calls: 100, Admitted: 100, Most: 20}},
+		{cases[0], fleet.CallReport{Calls: 100, Admitted: 80, Waited: 20, Half: time.Millisecond, Slow: 12345 * time.Microsecond, Messages: 230, Ops: 240, Most: 21, Open: 1}},
+		{cases[1], fleet.CallReport{Calls: 100, Admitted: 80, Waited: 80, Half: time.Millisecond, Slow: time.Millisecond, Messages: 200, Renewals: 20, Ops: 200, Most: 20}},
+		{cases[2], fleet.CallReport{Calls: 100, Admitted: 100, Most: 20}},
 	})
 	if musts, rows := r.Failed(); musts != 3 || rows != 1 {
 		t.Errorf("%d musts in %d rows failed, want the calls at once, the messages and the open call of the engine", musts, rows)
@@ -219,7 +219,7 @@ func TestViolatedCallsAreSeen(t *testing.T) {
 		}
 	}
 	r.Rows = nil
-	r.Add([]CallRun{{cases[0], callfleet.Report{Calls: 1, Admitted: 1}}})
+	r.Add([]CallRun{{cases[0], fleet.CallReport{Calls: 1, Admitted: 1}}})
 	if !math.IsNaN(float64(r.Rows[0].Share)) || r.Rows[0].failed() != 1 {
 		t.Errorf("a bound without the other row holds: %+v", r.Rows[0])
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 // CallRow has the figures of one run.
@@ -43,7 +43,7 @@ var callMetrics = map[string]func(CallRow) Figure{
 
 // NewCallRow returns the row of a run without Share and Checks, which need the
 // other rows: see [CallResult.Add].
-func NewCallRow(c CallCase, r callfleet.Report) CallRow {
+func NewCallRow(c CallCase, r fleet.CallReport) CallRow {
 	row := CallRow{
 		Case: c, Kind: string(c.Run.Kind), Calls: r.Calls, Admitted: r.Admitted, Messages: r.Messages, Ops: r.Ops,
 		Share:           Figure(math.NaN()),
@@ -69,7 +69,7 @@ func (r CallRow) failed() int { return failed(r.Checks, r.Violated) }
 // CallRun is a case with the report of the simulator.
 type CallRun struct {
 	Case   CallCase
-	Report callfleet.Report
+	Report fleet.CallReport
 }
 
 // CallResult is the result of a run of the lab of calls in flight.
@@ -93,7 +93,7 @@ func (r *CallResult) Add(runs []CallRun) {
 	}
 	for i := range r.Rows[first:] {
 		row := &r.Rows[first+i]
-		if central := rows[string(callfleet.Central)]; central != nil {
+		if central := rows[string(fleet.CentralExact)]; central != nil {
 			row.Share = per(row.Admitted, central.Admitted)
 		}
 	}

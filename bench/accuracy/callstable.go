@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 // callLegend explains the page of calls in flight.
@@ -46,7 +46,7 @@ var callColumns = []column[CallRow]{
 
 // cost formats messages or ops for each admitted call. The central semaphore has none.
 func (r CallRow) cost(x Figure) string {
-	if r.Kind == string(callfleet.Central) {
+	if r.Kind == string(fleet.CentralExact) {
 		return none
 	}
 	if x < 1 {

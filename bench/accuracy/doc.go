@@ -11,7 +11,7 @@
 // drawn from its timeline.
 //
 // Calls in flight have scenario files of their own (calls/*.txt), which run in
-// internal/test/callfleet: a [CallFamily], a [CallCase], a [CallRow].
+// internal/test/fleet: a [CallFamily], a [CallCase], a [CallRow].
 //
 // Two events at one instant of virtual time may happen in either order. So a figure can
 // differ between two runs in its last digits.

@@ -21,6 +21,8 @@ import (
 
 // world is one run. Its fields belong to the goroutine of Run unless stated otherwise.
 type world struct {
+	Agenda // ns since the start of the load, from which on it runs
+
 	t     *testing.T
 	s     Scenario // defaults filled in
 	keys  []string
@@ -54,7 +56,6 @@ type world struct {
 	mutant  func(hybridlimit.Result) hybridlimit.Result // changes the results of limiters
 	dawdle  time.Duration                               // before each call returns
 	rewrite func(args []string)                         // changes the arguments of a script before Redis reads them
-	extra   []event
 
 	mu       sync.Mutex // guards violated, loose and givenUp
 	violated []string
