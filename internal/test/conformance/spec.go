@@ -161,8 +161,6 @@ func Cases() []Case {
 		{"set limit", setLimit},
 		{"set limit in time", setLimitInTime},
 		{"limits in turn", limitsInTurn},
-		{"bad input to verbs", verbsBadInput},
-		{"verbs when closed", verbsClosed},
 		{"verbs concurrently", verbsConcurrently},
 	}
 }

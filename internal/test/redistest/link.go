@@ -104,9 +104,6 @@ func (l *Link) CutAll() {
 	}
 }
 
-// Conns returns the number of client connections that the link carries now.
-func (l *Link) Conns() int { return len(l.all()) }
-
 // Count returns the count of the named command, in upper or lower case.
 func (l *Link) Count(command string) Count {
 	l.mu.Lock()

@@ -29,25 +29,16 @@ type Proxy struct {
 // another host could take long.
 const dialTimeout = 5 * time.Second
 
-// StartProxy starts a proxy in front of the Redis at target ("host:port"). The target need not exist yet. The proxy
-// dials it for each client connection, and resets the connection if the dial fails.
-func StartProxy(target string) (*Proxy, error) {
+// NewProxy starts a proxy in front of the Redis at target ("host:port"), and closes it when the test ends. The target
+// need not exist yet. The proxy dials it for each client connection, and resets the connection if the dial fails.
+func NewProxy(tb TB, target string) *Proxy {
+	tb.Helper()
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	p := &Proxy{Link: newLink(func(ctx context.Context) (net.Conn, error) {
 		return dialer.DialContext(ctx, "tcp", target)
 	})}
 	var err error
 	if p.ports, err = onPorts(false, p.listen); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// NewProxy is [StartProxy] for a test: it fails the test on an error, and closes the proxy when the test ends.
-func NewProxy(tb TB, target string) *Proxy {
-	tb.Helper()
-	p, err := StartProxy(target)
-	if err != nil {
 		tb.Fatalf("%v", err)
 	}
 	tb.Cleanup(p.Close)
@@ -77,13 +68,11 @@ func (p *Proxy) Refuse(refuse bool) error {
 		return nil
 	}
 	var err error
-	if !poll(bindPatience, func() bool {
+	poll(bindPatience, func() bool {
 		err = p.listen(p.ports.main.number)
 		return !errors.Is(err, syscall.EADDRINUSE)
-	}) || err != nil {
-		return err
-	}
-	return nil
+	})
+	return err
 }
 
 // Close ends the proxy and its connections and waits for its goroutines. It is idempotent.

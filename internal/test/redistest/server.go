@@ -30,70 +30,61 @@ type Server struct {
 	dir   string
 	args  []string // from WithArgs
 	env   []string // from WithEnv
-	conf  string   // path of the file from WithConfig, or ""
+	conf  string   // from WithConfig
+	bus   bool     // from WithBus
 
 	mu     sync.Mutex
 	proc   *process // the last process that was started, running or not
-	starts int
 	closed bool
 }
 
 // Option is an option of a server.
-type Option func(*options)
-
-type options struct {
-	args []string
-	env  []string
-	conf string
-	bus  bool
-}
+type Option func(*Server)
 
 // WithArgs appends arguments to redis-server's command line, for example WithArgs("--maxmemory", "2mb"). A later
 // argument overrides an earlier one. The arguments apply to restarts as well.
 func WithArgs(args ...string) Option {
-	return func(o *options) { o.args = append(o.args, args...) }
+	return func(s *Server) { s.args = append(s.args, args...) }
 }
 
 // WithBus is for a node of a cluster: the port of the cluster's bus, [BusOffset] above the other one, is free as well,
 // and is the server's own until [Server.Close].
 func WithBus() Option {
-	return func(o *options) { o.bus = true }
+	return func(s *Server) { s.bus = true }
 }
 
 // WithEnv adds to the environment of the process, as "name=value".
 func WithEnv(env ...string) Option {
-	return func(o *options) { o.env = append(o.env, env...) }
+	return func(s *Server) { s.env = append(s.env, env...) }
 }
 
 // WithConfig gives the server its own configuration file, which it may rewrite, as a Sentinel must. The arguments of
 // the command line override the file.
 func WithConfig(text string) Option {
-	return func(o *options) { o.conf = text }
+	return func(s *Server) { s.conf = text }
 }
 
 // Start starts a redis-server and waits until it answers. The caller must Close it. Tests use [New].
 func Start(opts ...Option) (*Server, error) {
-	var o options
+	var s Server
 	for _, opt := range opts {
-		opt(&o)
+		opt(&s)
 	}
-	dir, err := os.MkdirTemp("", "redistest-")
-	if err != nil {
+	var err error
+	if s.dir, err = os.MkdirTemp("", "redistest-"); err != nil {
 		return nil, fmt.Errorf("redistest: %w", err)
 	}
-	s := &Server{dir: dir, args: o.args, env: o.env}
-	if o.conf != "" {
-		s.conf = filepath.Join(dir, "redis.conf")
-		if err := os.WriteFile(s.conf, []byte(o.conf), 0o600); err != nil {
-			os.RemoveAll(dir)
-			return nil, fmt.Errorf("redistest: %w", err)
-		}
+	if s.conf != "" {
+		err = os.WriteFile(s.confPath(), []byte(s.conf), 0o600)
 	}
-	if s.ports, err = onPorts(o.bus, func(port int) error { return s.start(port) }); err != nil {
-		os.RemoveAll(dir)
+	if err == nil {
+		s.ports, err = onPorts(s.bus, func(port int) error { return s.start(port) })
+	}
+	if err != nil {
+		os.RemoveAll(s.dir)
 		return nil, err
 	}
-	return s, nil
+	return &s, nil
 }
 
 // New is [Start] for a test, with Close when the test ends. Without a redis-server it behaves like [Need].
@@ -153,13 +144,6 @@ func (s *Server) Running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proc != nil && !s.proc.exited()
-}
-
-// Starts returns the number of started processes: 1, plus 1 for each restart.
-func (s *Server) Starts() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.starts
 }
 
 // Log returns the server's log, over all restarts, for the message of a failing test. It is empty after Close.
@@ -247,7 +231,7 @@ func (s *Server) start(port int, more ...string) error {
 	}
 	var args []string
 	if s.conf != "" {
-		args = append(args, s.conf)
+		args = append(args, s.confPath())
 	}
 	args = append(args,
 		"--port", strconv.Itoa(port),
@@ -268,8 +252,9 @@ func (s *Server) start(port int, more ...string) error {
 		return fmt.Errorf("%w; its log ends:\n%s", err, proc.logTail())
 	}
 	s.proc = proc
-	s.starts++
 	return nil
 }
 
 func (s *Server) logPath() string { return filepath.Join(s.dir, "redis.log") }
+
+func (s *Server) confPath() string { return filepath.Join(s.dir, "redis.conf") }
