@@ -9,5 +9,8 @@
 // Messages to Redis cost real time: about 0.3 ms each, because miniredis creates a Lua state for each message. A
 // decision without a message costs some µs.
 //
+// [RunCalls] runs a fleet under a limit of calls in flight. A [CallScenario] describes the calls. A [CallReport] has the
+// results. Its kinds without a hub need no bubble: their [Agenda] has no clock to wait for.
+//
 // The package is for tests and for the lab in bench/accuracy. The product does not import it.
 package fleet

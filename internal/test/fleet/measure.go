@@ -16,18 +16,29 @@ const (
 	slack   = 5 * time.Millisecond
 )
 
+// call is one decision. Times are ns since the start of the load.
+type call struct {
+	at, end   int64
+	spent     int64 // the time at which the call counts; if Redis granted it, the time of the grant
+	delay     int64 // queue: the delay until the call may go
+	cost      int64
+	key       int32
+	process   int32 // the process of the load; a restarted process keeps its number
+	source    hybridlimit.Source
+	view      int8 // of process.views
+	allowed   bool
+	important bool // critical
+	spike     bool // of a spike
+	void      bool // no decision: the process ended meanwhile
+}
+
 // decisions returns all calls that were decided, in the order of their start.
 func (w *world) decisions() []*call {
 	var all []*call
 	for _, p := range w.procs {
-		for _, chunk := range p.journal.chunks {
-			for i := range chunk {
-				if c := &chunk[i]; !c.void {
-					all = append(all, c)
-				}
-			}
-		}
+		all = append(all, p.journal...)
 	}
+	all = slices.DeleteFunc(all, func(c *call) bool { return c.void })
 	slices.SortFunc(all, func(a, b *call) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.process, b.process))
 	})
@@ -37,11 +48,9 @@ func (w *world) decisions() []*call {
 // told returns the units whose admission was returned to callers.
 func (w *world) told() (units int64) {
 	for _, p := range w.procs {
-		for _, chunk := range p.journal.chunks {
-			for i := range chunk {
-				if chunk[i].allowed {
-					units += chunk[i].cost
-				}
+		for _, c := range p.journal {
+			if c.allowed {
+				units += c.cost
 			}
 		}
 	}
