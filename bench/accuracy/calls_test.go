@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 const wholeCalls = `title two words
@@ -37,7 +37,7 @@ func TestParseCallsKnowsEveryWord(t *testing.T) {
 		Setting: "processes 100, limit 20 concurrent, keys 7, calls 50ms, load 0.5 95%, wait 20ms, span 20s, steady 5s, " +
 			"rtt 1ms, seed 3",
 		Seed: 3, Processes: 100, Latency: time.Millisecond, Span: 20 * time.Second, Steady: 5 * time.Second,
-		Call:    callfleet.Scenario{Limit: 20, Keys: 7, Lasts: 50 * time.Millisecond, Wait: 20 * time.Millisecond},
+		Call:    fleet.CallScenario{Limit: 20, Keys: 7, Lasts: 50 * time.Millisecond, Wait: 20 * time.Millisecond},
 		Factors: []float64{0.5, 0.95},
 		Kinds:   []string{"engine", "sorted-set", "central"},
 		Musts: []Must{
@@ -59,8 +59,8 @@ func TestParseCallsKnowsEveryWord(t *testing.T) {
 		}
 	}
 	run := got.Cases()[1].Call
-	if want := (callfleet.Scenario{
-		Seed: 3, Kind: callfleet.SortedSet, Processes: 100, Limit: 20, Keys: 7, Lasts: 50 * time.Millisecond, Load: 0.5,
+	if want := (fleet.CallScenario{
+		Seed: 3, Kind: fleet.SortedSet, Processes: 100, Limit: 20, Keys: 7, Lasts: 50 * time.Millisecond, Load: 0.5,
 		Wait: 20 * time.Millisecond, Latency: time.Millisecond, Span: 20 * time.Second, Steady: 5 * time.Second,
 	}); run != want {
 		t.Errorf("the second case runs %+v, want %+v", run, want)
@@ -115,15 +115,15 @@ func TestViolatedCallsAreSeen(t *testing.T) {
 	r := new(Result)
 	cases := f.Cases()[3:] // of the load 0.95
 	r.Add([]Run{
-		CallRun(cases[0], callfleet.Report{
+		CallRun(cases[0], fleet.CallReport{
 			Calls: 100, Admitted: 80, Waited: 20, Half: time.Millisecond, Slow: 12345 * time.Microsecond,
 			Messages: 230, Ops: 240, Most: 21, Open: 1,
 		}),
-		CallRun(cases[1], callfleet.Report{
+		CallRun(cases[1], fleet.CallReport{
 			Calls: 100, Admitted: 80, Waited: 80, Half: time.Millisecond, Slow: time.Millisecond,
 			Messages: 200, Renewals: 20, Ops: 200, Most: 20,
 		}),
-		CallRun(cases[2], callfleet.Report{Calls: 100, Admitted: 100, Most: 20}),
+		CallRun(cases[2], fleet.CallReport{Calls: 100, Admitted: 100, Most: 20}),
 	})
 	if r.Failed() != 3 || r.Rows[0].Failed != 3 {
 		t.Errorf("%d musts failed, want the calls at once, the messages and the open call of the engine", r.Failed())
@@ -154,7 +154,7 @@ func TestViolatedCallsAreSeen(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	r.Rows = nil
-	r.Add([]Run{CallRun(cases[0], callfleet.Report{Calls: 1, Admitted: 1})})
+	r.Add([]Run{CallRun(cases[0], fleet.CallReport{Calls: 1, Admitted: 1})})
 	if r.Rows[0].of("share").known() || r.Rows[0].Failed != 1 {
 		t.Errorf("a bound without the other row holds: %+v", r.Rows[0])
 	}

@@ -2,7 +2,7 @@
 // of its file, and writes docs/lab.
 //
 //	make lab        scenarios/*.txt in internal/test/fleet, and those of make lab-calls
-//	make lab-calls  calls/*.txt in internal/test/callfleet: calls in flight
+//	make lab-calls  calls/*.txt in internal/test/fleet: calls in flight
 //
 // A [Lab] is a sort of scenario, a [Family] is a file, a [Case] is one run of it, and a [Row] has its figures. The
 // plots are drawn from the timelines of the runs. README.md lists the words of the files.

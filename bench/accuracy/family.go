@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
 	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
@@ -40,7 +39,7 @@ type Family struct {
 	Latency   time.Duration // a round trip to Redis
 
 	Rate       fleet.Scenario     // of Rates: the other settings, but not those that vary
-	Call       callfleet.Scenario // of Calls: the same
+	Call       fleet.CallScenario // of Calls: the same
 	Factors    []float64          // load factors, one scenario each
 	Overshoots []float64          // one row each for auto; other kinds have no overshoot
 	Kinds      []string           // one row each
@@ -55,7 +54,7 @@ type Case struct {
 	Kind     string // the kind, with the overshoot if there are several
 	Factor   float64
 	Rate     fleet.Scenario     // of Rates
-	Call     callfleet.Scenario // of Calls
+	Call     fleet.CallScenario // of Calls
 }
 
 // exact is the kind that the utilisation of a whole run is relative to.
@@ -86,12 +85,12 @@ var Rates = &Lab{
 // Calls has the scenarios of limits of calls in flight.
 var Calls = &Lab{
 	kinds: []string{
-		string(callfleet.Central), string(callfleet.Engine), string(callfleet.Limiter), string(callfleet.SortedSet),
+		string(fleet.CentralExact), string(fleet.Engine), string(fleet.Limiter), string(fleet.SortedSet),
 	},
-	central: string(callfleet.Central), quotient: "share",
+	central: string(fleet.CentralExact), quotient: "share",
 	words: callWords, required: []string{"processes", "limit", "calls", "load", "span", "kinds"},
-	agree: (*Family).agreeCalls, figures: callFigures(Case{}, callfleet.Report{}), order: byFleet,
-	family: Family{Call: callfleet.Scenario{Keys: 1}},
+	agree: (*Family).agreeCalls, figures: callFigures(Case{}, fleet.CallReport{}), order: byFleet,
+	family: Family{Call: fleet.CallScenario{Keys: 1}},
 }
 
 // Read parses every scenario file (*.txt) of a directory.
@@ -138,7 +137,7 @@ func (f *Family) at(factor float64, kind string, overshoot float64) Case {
 	c.Rate.Name, c.Rate.Kind, c.Rate.Load.Factor = c.Scenario+" "+c.Kind, kinds[kind], factor
 	c.Rate.Processes, c.Rate.Seed, c.Rate.Latency = f.Processes, f.Seed, f.Latency
 	c.Rate.Span, c.Rate.Steady = f.Span, f.Steady
-	c.Call.Kind, c.Call.Load = callfleet.Kind(kind), factor
+	c.Call.Kind, c.Call.Load = fleet.Kind(kind), factor
 	c.Call.Processes, c.Call.Seed, c.Call.Latency = f.Processes, f.Seed, f.Latency
 	c.Call.Span, c.Call.Steady = f.Span, f.Steady
 	return c

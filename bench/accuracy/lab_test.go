@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
 	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
@@ -235,7 +234,7 @@ func runAll(t *testing.T, families []*Family, command string, then func(r *Resul
 			picked[i] = true
 			start := time.Now()
 			if c.Family.Lab == Calls {
-				runs[i] = CallRun(c, callfleet.Run(t, c.Call))
+				runs[i] = CallRun(c, fleet.RunCalls(t, c.Call))
 			} else {
 				runs[i] = RateRun(c, fleet.Run(t, c.Rate))
 			}

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
-	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
 	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
@@ -81,7 +80,7 @@ func RateRun(c Case, r fleet.Report) Run {
 }
 
 // CallRun returns the run of a case of Calls.
-func CallRun(c Case, r callfleet.Report) Run {
+func CallRun(c Case, r fleet.CallReport) Run {
 	run := Run{Case: c, Figures: callFigures(c, r), units: r.Admitted}
 	if r.Open != 0 {
 		run.Violated = []string{"calls were never decided"}
@@ -116,7 +115,7 @@ func rateFigures(c Case, r fleet.Report) Figures {
 	}
 }
 
-func callFigures(c Case, r callfleet.Report) Figures {
+func callFigures(c Case, r fleet.CallReport) Figures {
 	return Figures{
 		"calls":              Figure(r.Calls),
 		"admitted":           Figure(r.Admitted),

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/hybridlimit/hybridlimit/internal/permits"
-	"github.com/hybridlimit/hybridlimit/internal/test/agenda"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 	"github.com/hybridlimit/hybridlimit/internal/test/permitstest"
 )
 
@@ -17,7 +17,7 @@ const (
 // Redis is its twin in Go.
 type world struct {
 	setting
-	agenda.Agenda // virtual time
+	fleet.Agenda // virtual time
 
 	rnd   *rand.Rand
 	redis redis

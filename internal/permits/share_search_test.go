@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/test/callfleet"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 // TestShareOfOnePlace compares the calls that a fleet admits with those of one semaphore in one place, at a load of 0.95. A round trip
@@ -35,35 +35,35 @@ func TestShareOfOnePlace(t *testing.T) {
 		{40, 20, 5, 0.97},
 	} {
 		t.Run(fmt.Sprintf("%d × %d, %v s", test.procs, test.limit, test.mean), func(t *testing.T) {
-			sum := map[callfleet.Kind]callfleet.Report{}
+			sum := map[fleet.Kind]fleet.CallReport{}
 			for seed := range uint64(4) {
 				lasts := time.Duration(test.mean * float64(time.Second))
-				s := callfleet.Scenario{
+				s := fleet.CallScenario{
 					Seed: seed, Processes: test.procs, Limit: test.limit, Keys: 1, Lasts: lasts, Load: 0.95, Wait: 20 * time.Millisecond, Latency: 500 * time.Microsecond,
 				}
 				rate := 0.95 * float64(test.limit) / test.mean
 				s.Span = time.Duration(max(6*test.mean, min(30_000/rate, 200), 6) * float64(time.Second))
 				s.Steady = s.Span / 3
-				for _, s.Kind = range []callfleet.Kind{callfleet.Engine, callfleet.SortedSet, callfleet.Central} {
-					r, all := callfleet.Run(t, s), sum[s.Kind]
+				for _, s.Kind = range []fleet.Kind{fleet.Engine, fleet.SortedSet, fleet.CentralExact} {
+					r, all := fleet.RunCalls(t, s), sum[s.Kind]
 					all.Admitted, all.Messages = all.Admitted+r.Admitted, all.Messages+r.Messages
 					sum[s.Kind] = all
 				}
 			}
-			best := float64(sum[callfleet.Central].Admitted)
-			share := func(k callfleet.Kind) float64 { return float64(sum[k].Admitted) / best }
-			messages := func(k callfleet.Kind) float64 { return float64(sum[k].Messages) / float64(sum[k].Admitted) }
+			best := float64(sum[fleet.CentralExact].Admitted)
+			share := func(k fleet.Kind) float64 { return float64(sum[k].Admitted) / best }
+			messages := func(k fleet.Kind) float64 { return float64(sum[k].Messages) / float64(sum[k].Admitted) }
 			t.Logf("share %.3f, %.2f messages an admission; sorted set %.3f, %.2f",
-				share(callfleet.Engine), messages(callfleet.Engine), share(callfleet.SortedSet), messages(callfleet.SortedSet))
-			if share(callfleet.Engine) < test.least {
-				t.Errorf("share %.3f, less than %.2f", share(callfleet.Engine), test.least)
+				share(fleet.Engine), messages(fleet.Engine), share(fleet.SortedSet), messages(fleet.SortedSet))
+			if share(fleet.Engine) < test.least {
+				t.Errorf("share %.3f, less than %.2f", share(fleet.Engine), test.least)
 			}
-			most := 1.02 * messages(callfleet.SortedSet)
+			most := 1.02 * messages(fleet.SortedSet)
 			if test.mean < 1 && test.limit >= 10*int64(test.procs) { // short calls, ten permits a process
-				most = messages(callfleet.SortedSet) / 3
+				most = messages(fleet.SortedSet) / 3
 			}
-			if messages(callfleet.Engine) > most {
-				t.Errorf("%.3f messages an admission, more than %.3f", messages(callfleet.Engine), most)
+			if messages(fleet.Engine) > most {
+				t.Errorf("%.3f messages an admission, more than %.3f", messages(fleet.Engine), most)
 			}
 		})
 	}

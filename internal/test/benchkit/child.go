@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// childEnds is the longest time for which Close waits for the output of a child that has
-// ended.
+// childEnds is the longest time for which Close waits for the output of a child that has ended.
 const childEnds = time.Minute
 
 // Child is this program in another process. Requests to it and its replies are JSON.
@@ -23,9 +22,8 @@ type Child struct {
 	dec *json.Decoder
 }
 
-// StartChild starts this program again, with the given arguments and with more variables
-// in its environment. The child must end when its input ends, also if this process is
-// killed.
+// StartChild starts this program again, with the given arguments and with more variables in its environment. The child
+// must end when its input ends, also if this process is killed.
 func StartChild(ctx context.Context, env []string, args ...string) (*Child, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -39,8 +39,7 @@ func Kernel() string {
 	return "Linux " + major + "." + minor
 }
 
-// LoadAverage returns the load average of the last minute, or "?" if it is
-// unknown.
+// LoadAverage returns the load average of the last minute, or "?" if it is unknown.
 func LoadAverage() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	if load, _, ok := strings.Cut(string(text), " "); ok {
@@ -69,8 +68,7 @@ func Modules() map[string]string {
 	return versions
 }
 
-// field returns the first value of the given name in a file with lines "name:
-// value".
+// field returns the first value of the given name in a file with lines "name: value".
 func field(file, name string) string {
 	f, err := os.Open(file)
 	if err != nil {

@@ -40,8 +40,7 @@ func (s *SVG) Bytes() []byte {
 	return s.b.Bytes()
 }
 
-// Text writes a text whose left end, or the point that the attributes name, is
-// at x, y.
+// Text writes a text whose left end, or the point that the attributes name, is at x, y.
 func (s *SVG) Text(x, y int, attributes, text string) {
 	fmt.Fprintf(&s.b, `<text x="%d" y="%d"%s>%s</text>`+"\n", x, y, gap(attributes), escape(text))
 }
@@ -95,8 +94,8 @@ func (a Axes) Y(v float64) float64 {
 	return float64(a.Bottom) - (v-a.Y0)/(a.Y1-a.Y0)*float64(a.Bottom-a.Top)
 }
 
-// Draw draws the title, a horizontal line for each tick of ys, a mark for each
-// tick of xs with a caption below, and the axes.
+// Draw draws the title, a horizontal line for each tick of ys, a mark for each tick of xs with a caption below, and the
+// axes.
 func (a Axes) Draw(s *SVG, title string, xs, ys []Tick, caption string) {
 	s.Text(a.Left, a.Top-8, Bold, title)
 	for _, t := range ys {
@@ -113,8 +112,7 @@ func (a Axes) Draw(s *SVG, title string, xs, ys []Tick, caption string) {
 	fmt.Fprintf(&s.b, `<path d="M%d %dV%dH%d" fill="none" stroke="%s"/>`+"\n", a.Left, a.Top, a.Bottom, a.Right, Neutral)
 }
 
-// Clip clips everything that draw draws to the panel. The id must be unique in
-// the picture.
+// Clip clips everything that draw draws to the panel. The id must be unique in the picture.
 func (a Axes) Clip(s *SVG, id string, draw func()) {
 	fmt.Fprintf(&s.b, `<clipPath id="%s"><rect x="%d" y="%d" width="%d" height="%d"/></clipPath>`+"\n<g clip-path=\"url(#%s)\">\n",
 		id, a.Left, a.Top, a.Right-a.Left, a.Bottom-a.Top, id)
@@ -127,8 +125,7 @@ func (a Axes) Across(s *SVG, v float64, k Stroke) {
 	s.Path(fmt.Sprintf("M%d %sH%d", a.Left, Pixels(a.Y(v)), a.Right), k)
 }
 
-// Pixels formats a length with at most one decimal. More decimals would make the
-// bytes differ without a visible change.
+// Pixels formats a length with at most one decimal. More decimals would make the bytes differ without a visible change.
 func Pixels(x float64) string { return strconv.FormatFloat(Round(x, 1), 'f', -1, 64) }
 
 func gap(attributes string) string {

@@ -13,16 +13,16 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
-// bookings is a key whose units are reserved for later and given back. It compares the
-// units that were kept, each at the time at which it may be used, with the limit.
+// bookings is a key whose units are reserved for later and given back. It compares the units that were kept, each at
+// the time at which it may be used, with the limit.
 type bookings struct {
 	*subject
 	key  string
 	acts []*act
 }
 
-// act is a number of units and the time at which they may be used. The time is between
-// first and last, because the moment of the decision within a call is unknown.
+// act is a number of units and the time at which they may be used. The time is between first and last, because the
+// moment of the decision within a call is unknown.
 type act struct {
 	first, last time.Time
 	n           int64
@@ -36,8 +36,8 @@ func (b *bookings) acted(began time.Time, n int64, delay time.Duration, held *hy
 	return a
 }
 
-// take calls AllowN. It does not compare the sum with burst + rate·t since the start,
-// because cancelled units come back.
+// take calls AllowN. It does not compare the sum with burst + rate·t since the start, because cancelled units come
+// back.
 func (b *bookings) take(n int64) (hybridlimit.Result, *act) {
 	b.t.Helper()
 	began := time.Now()
@@ -108,8 +108,7 @@ func (b *bookings) hold(why string) {
 	}
 }
 
-// reserves makes a key of rate units per period. It reports whether the limiter has
-// Reserve.
+// reserves makes a key of rate units per period. It reports whether the limiter has Reserve.
 func reserves(t *testing.T, spec Spec, rate int64, per time.Duration, burst int64) (*bookings, bool) {
 	t.Helper()
 	s := newSubject(t, spec, rate, per, burst)
@@ -117,15 +116,13 @@ func reserves(t *testing.T, spec Spec, rate int64, per time.Duration, burst int6
 	return &bookings{subject: s, key: "k"}, ok
 }
 
-// booksAhead reports whether the limit is a bucket, of which units can be booked before
-// they are refilled.
+// booksAhead reports whether the limit is a bucket, of which units can be booked before they are refilled.
 func (s *subject) booksAhead() bool {
 	return s.limit.Algorithm == hybridlimit.AlgTokenBucket || s.limit.Algorithm == hybridlimit.AlgLeakyBucket
 }
 
-// cancelBeforeOthers checks that a Cancel gives back only the units that later bookings
-// leave free. If all came back, a new call could take a whole burst at the time of the
-// later bookings.
+// cancelBeforeOthers checks that a Cancel gives back only the units that later bookings leave free. If all came back, a
+// new call could take a whole burst at the time of the later bookings.
 func cancelBeforeOthers(t *testing.T, spec Spec) {
 	b, ok := reserves(t, spec, 10, time.Second, 10)
 	if !ok || !b.booksAhead() {
@@ -145,8 +142,7 @@ func cancelBeforeOthers(t *testing.T, spec Spec) {
 	if b.spec.real || !spec.Exact {
 		return
 	}
-	// 1 unit is used at 0 and 9 units at 1 s. That leaves one unit at 1 s, and a
-	// burst one second later.
+	// 1 unit is used at 0 and 9 units at 1 s. That leaves one unit at 1 s, and a burst one second later.
 	one := b.reserve(1)
 	b.spec.Sleep(time.Second)
 	ten := b.reserve(10)
@@ -158,8 +154,7 @@ func cancelBeforeOthers(t *testing.T, spec Spec) {
 	b.hold("10 units cancelled, and others booked after the 9")
 }
 
-// giveUpWaiting checks that a Wait that ends early frees no units at the time of the
-// calls that still wait.
+// giveUpWaiting checks that a Wait that ends early frees no units at the time of the calls that still wait.
 func giveUpWaiting(t *testing.T, spec Spec) {
 	b, _ := reserves(t, spec, 10, time.Second, 10)
 	l, ok := b.lim.(waiter)
@@ -193,12 +188,11 @@ func giveUpWaiting(t *testing.T, spec Spec) {
 	b.hold("one call stopped waiting")
 }
 
-// slack returns the largest difference between equal times of two calls, in virtual
-// time.
+// slack returns the largest difference between equal times of two calls, in virtual time.
 func (s *subject) slack() time.Duration { return 2 * s.spec.Tick }
 
-// cancelLast checks that after a Cancel of the last reservation, the same units can be
-// reserved again for the same time.
+// cancelLast checks that after a Cancel of the last reservation, the same units can be reserved again for the same
+// time.
 func cancelLast(t *testing.T, spec Spec) {
 	for seed := range uint64(4) {
 		b, ok := reserves(t, spec, 10, time.Second, 10)
@@ -234,12 +228,10 @@ func (b *bookings) pass(rng *rand.Rand) {
 	b.spec.Sleep(pauses[rng.IntN(len(pauses))] * time.Millisecond)
 }
 
-// cancelAnyOrder checks that the units used keep to the limit if reservations are
-// cancelled in any order.
+// cancelAnyOrder checks that the units used keep to the limit if reservations are cancelled in any order.
 func cancelAnyOrder(t *testing.T, spec Spec) { anyOrder(t, spec, "cancel in any order", false) }
 
-// cancelLate is cancelAnyOrder with units that are also given back after their time has
-// come.
+// cancelLate is cancelAnyOrder with units that are also given back after their time has come.
 func cancelLate(t *testing.T, spec Spec) { anyOrder(t, spec, "cancel late", true) }
 
 func anyOrder(t *testing.T, spec Spec, name string, late bool) {
@@ -271,8 +263,7 @@ func anyOrder(t *testing.T, spec Spec, name string, late bool) {
 	}
 }
 
-// open returns the reservations that can be cancelled. If late is set, they include
-// those whose time has come.
+// open returns the reservations that can be cancelled. If late is set, they include those whose time has come.
 func (b *bookings) open(late bool) (open []*act) {
 	now := time.Now()
 	for _, a := range b.acts {

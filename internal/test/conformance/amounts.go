@@ -46,8 +46,8 @@ func denials(t *testing.T, spec Spec) {
 	s.await("k", 1, denial)
 }
 
-// allOrNone checks that a cost is granted as a whole or not at all, and that a denial
-// leaves the units to smaller costs.
+// allOrNone checks that a cost is granted as a whole or not at all, and that a denial leaves the units to smaller
+// costs.
 func allOrNone(t *testing.T, spec Spec) {
 	s := still(t, spec, 10)
 	steps := []struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// window makes the key of the cases about a border of windows: 100 units a minute, in
-// virtual time. It returns false if the cases do not apply.
+// window makes the key of the cases about a border of windows: 100 units a minute, in virtual time. It returns false if
+// the cases do not apply.
 func window(t *testing.T, spec Spec) (*bookings, bool) {
 	t.Helper()
 	b, ok := reserves(t, spec, 100, time.Minute, 100)
@@ -39,8 +39,7 @@ func (b *bookings) refund(a *act) {
 	b.forget(a)
 }
 
-// spend takes all units that are available, now and until the minute is nearly over. It
-// returns their number.
+// spend takes all units that are available, now and until the minute is nearly over. It returns their number.
 func (b *bookings) spend() (n int64) {
 	b.t.Helper()
 	end := time.Now().Truncate(time.Minute).Add(58 * time.Second)
@@ -53,8 +52,8 @@ func (b *bookings) spend() (n int64) {
 	}
 }
 
-// cancelAfterBorder checks that cancelled units return to the window in which they were
-// taken. After its border they give the next window no more units.
+// cancelAfterBorder checks that cancelled units return to the window in which they were taken. After its border they
+// give the next window no more units.
 func cancelAfterBorder(t *testing.T, spec Spec) {
 	for _, first := range []string{"cancelled, then spent", "spent, then cancelled", "cancelled in the middle"} {
 		b, ok := window(t, spec)
@@ -85,8 +84,8 @@ func cancelAfterBorder(t *testing.T, spec Spec) {
 	}
 }
 
-// refundAfterBorder checks that a refund, which names no window, gives a window back at
-// most the units that the window has counted so far.
+// refundAfterBorder checks that a refund, which names no window, gives a window back at most the units that the window
+// has counted so far.
 func refundAfterBorder(t *testing.T, spec Spec) {
 	for _, when := range []time.Duration{59*time.Second + 990*time.Millisecond, 10 * time.Millisecond} {
 		b, ok := window(t, spec)
@@ -122,8 +121,8 @@ func (b *bookings) within(why string, n int64) {
 	}
 }
 
-// refundOfALog checks that a log gives the oldest units back. They would leave first, so
-// each period still counts the units that were admitted in it and kept.
+// refundOfALog checks that a log gives the oldest units back. They would leave first, so each period still counts the
+// units that were admitted in it and kept.
 func refundOfALog(t *testing.T, spec Spec) {
 	b, ok := window(t, spec)
 	if _, refunds := b.lim.(refunder); !ok || !refunds || b.limit.Algorithm != hybridlimit.AlgSlidingLog {

@@ -34,8 +34,8 @@ func concurrentCallers(t *testing.T, spec Spec) {
 	}
 }
 
-// concurrentRefill is concurrentCallers while time passes. Afterwards a caller that waits
-// for its RetryAfter is admitted.
+// concurrentRefill is concurrentCallers while time passes. Afterwards a caller that waits for its RetryAfter is
+// admitted.
 func concurrentRefill(t *testing.T, spec Spec) {
 	s := newSubject(t, spec, 1000, time.Second, 20)
 	var wg sync.WaitGroup
@@ -55,7 +55,7 @@ func concurrentRefill(t *testing.T, spec Spec) {
 	}
 }
 
-// closed checks that a closed limiter makes no decisions, and that it can be closed again.
+// closed checks that a closed limiter makes no decisions by any verb, and that it can be closed again.
 func closed(t *testing.T, spec Spec) {
 	s := still(t, spec, 5)
 	s.allow("k", 1)
@@ -63,25 +63,24 @@ func closed(t *testing.T, spec Spec) {
 		if err := spec.Close(s.lim); err != nil {
 			t.Errorf("Close, time %d: %v", i+1, err)
 		}
-		for _, key := range []string{"k", "fresh"} {
-			for _, n := range []int64{1, 2, 6} {
-				res, err := s.lim.AllowN(context.Background(), key, n)
-				if !errors.Is(err, hybridlimit.ErrClosed) {
-					t.Errorf("AllowN(%q, %d) when closed: error %v, want ErrClosed", key, n, err)
-				}
-				if res.Allowed || res.Granted != 0 {
-					t.Errorf("AllowN(%q, %d) when closed granted something: %+v", key, n, res)
+		for _, v := range s.verbs() {
+			for _, key := range []string{"k", "fresh"} {
+				for _, n := range []int64{1, 2, 6} {
+					if res, err := v.do(key, n); !errors.Is(err, hybridlimit.ErrClosed) || res.Allowed || res.Granted != 0 {
+						t.Errorf("%s(%q, %d) when closed = %+v, %v, want ErrClosed", v.name, key, n, res, err)
+					}
 				}
 			}
-			if _, err := s.lim.Allow(context.Background(), key); !errors.Is(err, hybridlimit.ErrClosed) {
-				t.Errorf("Allow(%q) when closed: error %v, want ErrClosed", key, err)
-			}
+		}
+	}
+	if l, ok := s.lim.(setter); ok {
+		if err := l.SetLimit(s.limit); !errors.Is(err, hybridlimit.ErrClosed) {
+			t.Errorf("SetLimit when closed: %v, want ErrClosed", err)
 		}
 	}
 }
 
-// closedInUse checks that each call gets a decision or ErrClosed if the limiter is closed
-// under load.
+// closedInUse checks that each call gets a decision or ErrClosed if the limiter is closed under load.
 func closedInUse(t *testing.T, spec Spec) {
 	s := still(t, spec, 1000)
 	var wg sync.WaitGroup

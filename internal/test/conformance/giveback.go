@@ -25,8 +25,7 @@ type (
 	}
 )
 
-// chargeAndRefund checks that charged units are gone, and that refunded units are
-// available again, up to a burst.
+// chargeAndRefund checks that charged units are gone, and that refunded units are available again, up to a burst.
 func chargeAndRefund(t *testing.T, spec Spec) {
 	ctx := context.Background()
 	s := still(t, spec, 10)
@@ -62,8 +61,7 @@ func chargeAndRefund(t *testing.T, spec Spec) {
 	}
 }
 
-// reset checks that Reset gives a key the state of an unused one, and changes no other
-// key.
+// reset checks that Reset gives a key the state of an unused one, and changes no other key.
 func reset(t *testing.T, spec Spec) {
 	s := still(t, spec, 5)
 	l, ok := s.lim.(resetter)
@@ -108,8 +106,7 @@ func reserve(t *testing.T, spec Spec) {
 	}
 }
 
-// wait checks that Wait ends with an admission, and that it fails at once if the units
-// cannot be there in time.
+// wait checks that Wait ends with an admission, and that it fails at once if the units cannot be there in time.
 func wait(t *testing.T, spec Spec) {
 	s := lively(t, spec)
 	l, ok := s.lim.(waiter)

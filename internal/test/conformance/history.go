@@ -13,8 +13,8 @@ type historian interface {
 	History(ctx context.Context, key string) ([]hybridlimit.Admission, error)
 }
 
-// history checks that a log returns the admissions of a key, with times and request ids.
-// Other algorithms return ErrUnsupported.
+// history checks that a log returns the admissions of a key, with times and request ids. Other algorithms return
+// ErrUnsupported.
 func history(t *testing.T, spec Spec) {
 	s := still(t, spec, 5)
 	l, ok := s.lim.(historian)
@@ -48,8 +48,7 @@ func history(t *testing.T, spec Spec) {
 		t.Errorf("%+v, %v", log, err)
 	}
 	for i, a := range log {
-		// Test and limiter may have different clocks, and a log in Redis puts entries
-		// 1 µs apart.
+		// Test and limiter may have different clocks, and a log in Redis puts entries 1 µs apart.
 		if off := a.At.Sub(began).Abs(); a.Units != 1 || off > time.Minute || i > 0 && a.At.Before(log[i-1].At) {
 			t.Errorf("entry %d: %+v, %v away from the time of the calls", i, a, off)
 		}

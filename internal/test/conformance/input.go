@@ -20,8 +20,7 @@ func independentKeys(t *testing.T, spec Spec) {
 	s.full("c", "only a and b were used")
 }
 
-// keysAreBytes checks that a key may have any bytes, and that different bytes are
-// different keys.
+// keysAreBytes checks that a key may have any bytes, and that different bytes are different keys.
 func keysAreBytes(t *testing.T, spec Spec) {
 	s := still(t, spec, 1)
 	longest := strings.Repeat("x", s.spec.MaxKeyBytes-1)
@@ -42,41 +41,37 @@ func keysAreBytes(t *testing.T, spec Spec) {
 	}
 }
 
-// badInput checks that each invalid request gets its own error and takes nothing.
+// badInput checks for each verb that an invalid request gets its own error and takes nothing.
 func badInput(t *testing.T, spec Spec) {
 	s := still(t, spec, 5)
 	long := strings.Repeat("x", s.spec.MaxKeyBytes+1)
-	for _, tc := range []struct {
-		key  string
-		n    int64
-		want error
-	}{
-		{"", 1, hybridlimit.ErrEmptyKey},
-		{"", 6, hybridlimit.ErrEmptyKey},
-		{long, 1, hybridlimit.ErrKeyTooLong},
-		{long + long, 6, hybridlimit.ErrKeyTooLong},
-		{"k", 0, hybridlimit.ErrCost},
-		{"k", -1, hybridlimit.ErrCost},
-		{"k", -5, hybridlimit.ErrCost},
-		{"k", math.MinInt64, hybridlimit.ErrCost},
-	} {
-		res, err := s.lim.AllowN(context.Background(), tc.key, tc.n)
-		if !errors.Is(err, tc.want) {
-			t.Errorf("AllowN(%.5q, %d): error %v, want %v", tc.key, tc.n, err, tc.want)
-		}
-		if res.Allowed || res.Granted != 0 {
-			t.Errorf("AllowN(%.5q, %d) failed, but its result grants units: %+v", tc.key, tc.n, res)
+	for _, v := range s.verbs() {
+		for _, tc := range []struct {
+			key  string
+			n    int64
+			want error
+		}{
+			{"", 1, hybridlimit.ErrEmptyKey},
+			{"", 6, hybridlimit.ErrEmptyKey},
+			{long, 1, hybridlimit.ErrKeyTooLong},
+			{long + long, 6, hybridlimit.ErrKeyTooLong},
+			{"k", 0, hybridlimit.ErrCost},
+			{"k", -1, hybridlimit.ErrCost},
+			{"k", -5, hybridlimit.ErrCost},
+			{"k", math.MinInt64, hybridlimit.ErrCost},
+		} {
+			if tc.n < 1 && !v.cost {
+				continue
+			}
+			if res, err := v.do(tc.key, tc.n); !errors.Is(err, tc.want) || res.Allowed || res.Granted != 0 {
+				t.Errorf("%s(%.5q, %d) = %+v, %v, want %v", v.name, tc.key, tc.n, res, err, tc.want)
+			}
 		}
 	}
-	for _, tc := range []struct {
-		key  string
-		want error
-	}{
-		{"", hybridlimit.ErrEmptyKey},
-		{long, hybridlimit.ErrKeyTooLong},
-	} {
-		if _, err := s.lim.Allow(context.Background(), tc.key); !errors.Is(err, tc.want) {
-			t.Errorf("Allow(%.5q): error %v, want %v", tc.key, err, tc.want)
+	if l, ok := s.lim.(planner); ok {
+		res, err := l.AllowLimit(context.Background(), "k", 1, hybridlimit.Limit{})
+		if !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "Limit.Rate (0)") || res.Allowed {
+			t.Errorf("AllowLimit under the zero Limit = %+v, %v", res, err)
 		}
 	}
 	s.full("k", "bad input takes nothing")
@@ -86,8 +81,8 @@ func badInput(t *testing.T, spec Spec) {
 	s.drain("k") // the negative cost gave nothing back
 }
 
-// endedContext checks that a call that fails because its ctx has ended takes nothing. A
-// limiter that does not wait may also make a decision.
+// endedContext checks that a call that fails because its ctx has ended takes nothing. A limiter that does not wait may
+// also make a decision.
 func endedContext(t *testing.T, spec Spec) {
 	s := still(t, spec, 20)
 	cancelled, cancel := context.WithCancel(context.Background())

@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// remainingHolds checks that exactly the units of Remaining are available after an
-// answer, and that a denied call is admitted after its RetryAfter.
+// remainingHolds checks that exactly the units of Remaining are available after an answer, and that a denied call is
+// admitted after its RetryAfter.
 func remainingHolds(t *testing.T, spec Spec) {
 	if !spec.Exact || spec.RetryIsLowerBound {
 		return
@@ -61,8 +61,8 @@ func remains(t *testing.T, spec Spec, seed uint64, burst int64) {
 	}
 }
 
-// oneByOne takes n units in single calls. They remained by an answer that has just come, so
-// each is admitted, after a Lag at most.
+// oneByOne takes n units in single calls. They remained by an answer that has just come, so each is admitted, after a
+// Lag at most.
 func (s *subject) oneByOne(key string, n int64, said hybridlimit.Result) {
 	s.t.Helper()
 	for i := range n {
@@ -75,8 +75,7 @@ func (s *subject) oneByOne(key string, n int64, said hybridlimit.Result) {
 	}
 }
 
-// leftAboveBurst checks that the denial of a cost above the burst has the right
-// Remaining.
+// leftAboveBurst checks that the denial of a cost above the burst has the right Remaining.
 func leftAboveBurst(t *testing.T, spec Spec) {
 	s := still(t, spec, 10)
 	above := func(key string, left int64) {
@@ -103,8 +102,7 @@ func leftAboveBurst(t *testing.T, spec Spec) {
 	}
 }
 
-// setLimitInTime checks that units refill at the old rate until SetLimit, and at the new
-// rate after it.
+// setLimitInTime checks that units refill at the old rate until SetLimit, and at the new rate after it.
 func setLimitInTime(t *testing.T, spec Spec) {
 	slow, fast := hybridlimit.Limit{}, hybridlimit.Limit{}
 	begin := func() (*subject, setter, bool) {

@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
-// clockSlack is the longest time by which the limiter's clock may be ahead of the
-// suite's clock: the rounding of its ticks, at most 1 µs.
+// clockSlack is the longest time by which the limiter's clock may be ahead of the suite's clock: the rounding of its
+// ticks, at most 1 µs.
 const clockSlack = time.Microsecond
 
 // subject is a fresh limiter, with the checks that apply to every answer.
@@ -36,8 +36,8 @@ func newSubject(t *testing.T, spec Spec, rate int64, per time.Duration, burst in
 	return s
 }
 
-// still makes a limiter that refills no unit during a test. A unit takes an hour, or
-// longer if a window of the clock would end soon.
+// still makes a limiter that refills no unit during a test. A unit takes an hour, or longer if a window of the clock
+// would end soon.
 func still(t *testing.T, spec Spec, burst int64) *subject {
 	t.Helper()
 	return newSubject(t, spec, 1, testenv.OpenWindow(time.Now(), burst, time.Hour), burst)
@@ -126,8 +126,7 @@ func (s *subject) count(key string, res hybridlimit.Result) {
 	}
 }
 
-// most returns the largest number of units that a key may get in the first t of its
-// life.
+// most returns the largest number of units that a key may get in the first t of its life.
 func (s *subject) most(t time.Duration) int64 {
 	most, windows := s.limit.BurstSize(), int64((t+clockSlack)/s.limit.Period)
 	switch s.limit.Algorithm {
@@ -141,8 +140,8 @@ func (s *subject) most(t time.Duration) int64 {
 	return most + s.spec.Slack(s.limit)
 }
 
-// least returns the number of units that an exact limiter grants at least to a caller
-// that asks all the time during t, including at its end.
+// least returns the number of units that an exact limiter grants at least to a caller that asks all the time during t,
+// including at its end.
 func (s *subject) least(t time.Duration) int64 {
 	switch s.limit.Algorithm {
 	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingLog:
@@ -176,8 +175,7 @@ func (s *subject) forget(key string) {
 	s.admitted[key] = 0
 }
 
-// drain asks for single units until one is denied. It returns the denial and the number
-// of units admitted before it.
+// drain asks for single units until one is denied. It returns the denial and the number of units admitted before it.
 func (s *subject) drain(key string) (denial hybridlimit.Result, n int64) {
 	s.t.Helper()
 	for ; !s.t.Failed(); n++ {
@@ -189,8 +187,8 @@ func (s *subject) drain(key string) (denial hybridlimit.Result, n int64) {
 	return
 }
 
-// full takes all units of key, and fails unless they were a whole burst. If the limiter
-// is not exact, one unit is enough.
+// full takes all units of key, and fails unless they were a whole burst. If the limiter is not exact, one unit is
+// enough.
 func (s *subject) full(key, why string) {
 	s.t.Helper()
 	_, n := s.drain(key)
@@ -219,8 +217,8 @@ func (s *subject) await(key string, n int64, res hybridlimit.Result) {
 	s.t.Errorf("AllowN(%q, %d) is still denied after %d waits for its RetryAfter: %+v", key, n, tries, res)
 }
 
-// mayRetry reports whether a call for n units may be denied after its RetryAfter, after it
-// was denied so a number of times before.
+// mayRetry reports whether a call for n units may be denied after its RetryAfter, after it was denied so a number of
+// times before.
 func (s *subject) mayRetry(n int64, before int) bool {
 	if s.spec.RetryByWindow && time.Now().Round(0).Sub(time.Now().Round(0).Truncate(s.limit.Period)) <= max(s.spec.Tick, s.spec.WindowSlack) {
 		return true

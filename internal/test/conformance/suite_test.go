@@ -146,8 +146,8 @@ var faults = map[string]string{
 	"refills at a new limit":             "set limit",
 	"hoards under a plan":                "set limit",
 	"sets any limit":                     "set limit",
-	"charges anything":                   "bad input to verbs",
-	"charges when closed":                "verbs when closed",
+	"charges anything":                   "bad input",
+	"charges when closed":                "closed",
 }
 
 const faultEnv = "LIMITERTEST_FAULT"

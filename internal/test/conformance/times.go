@@ -8,8 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// retryAfter checks that a call is admitted after its RetryAfter, and denied before it.
-// This holds for an exact RetryAfter and for a lower bound.
+// retryAfter checks that a call is admitted after its RetryAfter, and denied before it. This holds for an exact
+// RetryAfter and for a lower bound.
 func retryAfter(t *testing.T, spec Spec) {
 	s := lively(t, spec)
 	slack := max(s.spec.Tick, spec.RetrySlack)
@@ -30,8 +30,8 @@ func retryAfter(t *testing.T, spec Spec) {
 	}
 }
 
-// refill checks that units come back at the rate: not slower if the limiter is exact, and
-// never faster, because every answer is compared with most.
+// refill checks that units come back at the rate: not slower if the limiter is exact, and never faster, because every
+// answer is compared with most.
 func refill(t *testing.T, spec Spec) {
 	s := lively(t, spec)
 	s.drain("k")
@@ -87,8 +87,8 @@ func resetAfter(t *testing.T, spec Spec) {
 	s.untilReset("k", res)
 }
 
-// resetInDebt checks the ResetAfter of a key in debt: the debt is paid first, so the key
-// is full later than without a debt.
+// resetInDebt checks the ResetAfter of a key in debt: the debt is paid first, so the key is full later than without a
+// debt.
 func resetInDebt(t *testing.T, spec Spec) {
 	s := lively(t, spec)
 	l, ok := s.lim.(charger)
@@ -103,8 +103,8 @@ func resetInDebt(t *testing.T, spec Spec) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Before paid, no unit can have come back. An admission after it, because
-		// of a slow answer or the end of a window, proves nothing.
+		// Before paid, no unit can have come back. An admission after it, because of a slow answer or the end of a
+		// window, proves nothing.
 		paid := charged.Add(res.ResetAfter - s.limit.TimeToFull())
 		if s.limit.Algorithm == hybridlimit.AlgSlidingLog {
 			paid = began.Add(s.limit.Period)
@@ -129,8 +129,8 @@ func resetInDebt(t *testing.T, spec Spec) {
 	}
 }
 
-// untilReset fails unless the key has a whole burst after the ResetAfter of an answer. If
-// the limiter is exact, it also fails if the key has a whole burst a tick earlier.
+// untilReset fails unless the key has a whole burst after the ResetAfter of an answer. If the limiter is exact, it also
+// fails if the key has a whole burst a tick earlier.
 func (s *subject) untilReset(key string, res hybridlimit.Result) {
 	s.t.Helper()
 	wait := res.ResetAfter
@@ -157,9 +157,8 @@ func (s *subject) untilReset(key string, res hybridlimit.Result) {
 	}
 }
 
-// windowEnds checks that all answers within a fixed window give the same end, for any
-// verb, key and decision. The ResetAfter of a key in debt is the end of the window in
-// which the debt is paid (see resetInDebt).
+// windowEnds checks that all answers within a fixed window give the same end, for any verb, key and decision. The
+// ResetAfter of a key in debt is the end of the window in which the debt is paid (see resetInDebt).
 func windowEnds(t *testing.T, spec Spec) {
 	s := newSubject(t, spec, 5, time.Second, 5)
 	if s.limit.Algorithm != hybridlimit.AlgFixedWindow {
@@ -170,8 +169,8 @@ func windowEnds(t *testing.T, spec Spec) {
 	var first, last time.Time // by the first answer, the end is between these
 	var step time.Duration
 	slack := max(s.spec.Tick, spec.WindowSlack)
-	// ResetAfter of an answer counts from an unknown moment of the call. So the end
-	// is between begin + ResetAfter and now + ResetAfter, however long the call took.
+	// ResetAfter of an answer counts from an unknown moment of the call. So the end is between begin + ResetAfter and
+	// now + ResetAfter, however long the call took.
 	named := func(verb string, ask func() (hybridlimit.Result, error)) {
 		t.Helper()
 		begin := time.Now()
@@ -180,9 +179,8 @@ func windowEnds(t *testing.T, spec Spec) {
 		if err != nil {
 			t.Fatalf("%s: %v", verb, err)
 		}
-		// The next window may have begun, in which the key is unused. A limiter that
-		// asked Redis counts the end from the time at which it sent the message. So it
-		// may see the end early, by the duration of the call.
+		// The next window may have begun, in which the key is unused. A limiter that asked Redis counts the end from
+		// the time at which it sent the message. So it may see the end early, by the duration of the call.
 		if !first.IsZero() && !now.Add(now.Sub(begin)).Before(first) {
 			return
 		}

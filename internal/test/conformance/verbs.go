@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// The verbs that a limiter may have besides those of hybridlimit.Limiter. A limiter
-// without a verb passes the cases about it.
+// The verbs that a limiter may have besides those of hybridlimit.Limiter. A limiter without a verb passes the cases
+// about it.
 type (
 	atMoster interface {
 		AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
@@ -31,8 +31,7 @@ type (
 	}
 )
 
-// atMost calls AllowAtMost for n units, and checks the properties that every answer must
-// have.
+// atMost calls AllowAtMost for n units, and checks the properties that every answer must have.
 func (s *subject) atMost(l atMoster, key string, n int64) hybridlimit.Result {
 	s.t.Helper()
 	res, err := l.AllowAtMost(context.Background(), key, n)
@@ -116,8 +115,8 @@ func peek(t *testing.T, spec Spec) {
 	}
 }
 
-// charge checks that Charge debits units unconditionally, down to a burst of debt, and
-// that no unit is admitted until the debt is paid.
+// charge checks that Charge debits units unconditionally, down to a burst of debt, and that no unit is admitted until
+// the debt is paid.
 func charge(t *testing.T, spec Spec) {
 	s := still(t, spec, 10)
 	l, ok := s.lim.(charger)
@@ -172,8 +171,8 @@ type change struct {
 	burst int64
 }
 
-// leftOf10 returns the units that are available after the change from a burst of 10. A
-// bucket keeps the units left. A queue, a window or a log keeps the used units.
+// leftOf10 returns the units that are available after the change from a burst of 10. A bucket keeps the units left. A
+// queue, a window or a log keeps the used units.
 func (c change) leftOf10(s *subject) int64 {
 	used := s.total("k")
 	switch s.limit.Algorithm {
@@ -183,8 +182,7 @@ func (c change) leftOf10(s *subject) int64 {
 	return max(0, c.burst-used)
 }
 
-// changes are changes from a burst of 10 of which 6 units are used. No change is a
-// refill.
+// changes are changes from a burst of 10 of which 6 units are used. No change is a refill.
 var changes = []change{{"the same", 10}, {"raised", 20}, {"lowered", 5}, {"lowered below what is left", 3}}
 
 // allowLimit checks that used units stay used under the limit of one call.
@@ -251,80 +249,35 @@ type verb struct {
 	cost bool // n matters
 }
 
-func (s *subject) verbs() (vs []verb) {
+// verbs returns the verbs of the limiter that give a Result, AllowN first.
+func (s *subject) verbs() []verb {
 	ctx := context.Background()
+	vs := []verb{
+		{"AllowN", func(key string, n int64) (hybridlimit.Result, error) { return s.lim.AllowN(ctx, key, n) }, true},
+		{"Allow", func(key string, _ int64) (hybridlimit.Result, error) { return s.lim.Allow(ctx, key) }, false},
+	}
 	if l, ok := s.lim.(atMoster); ok {
-		vs = append(vs, verb{"AllowAtMost", func(key string, n int64) (hybridlimit.Result, error) { return l.AllowAtMost(ctx, key, n) }, true})
+		do := func(key string, n int64) (hybridlimit.Result, error) { return l.AllowAtMost(ctx, key, n) }
+		vs = append(vs, verb{"AllowAtMost", do, true})
 	}
 	if l, ok := s.lim.(peeker); ok {
-		vs = append(vs, verb{"Peek", func(key string, _ int64) (hybridlimit.Result, error) { return l.Peek(ctx, key) }, false})
+		do := func(key string, _ int64) (hybridlimit.Result, error) { return l.Peek(ctx, key) }
+		vs = append(vs, verb{"Peek", do, false})
 	}
 	if l, ok := s.lim.(charger); ok {
-		vs = append(vs, verb{"Charge", func(key string, n int64) (hybridlimit.Result, error) { return l.Charge(ctx, key, n) }, true})
+		do := func(key string, n int64) (hybridlimit.Result, error) { return l.Charge(ctx, key, n) }
+		vs = append(vs, verb{"Charge", do, true})
 	}
 	if l, ok := s.lim.(planner); ok {
 		limit := s.limit
-		vs = append(vs, verb{"AllowLimit", func(key string, n int64) (hybridlimit.Result, error) { return l.AllowLimit(ctx, key, n, limit) }, true})
+		do := func(key string, n int64) (hybridlimit.Result, error) { return l.AllowLimit(ctx, key, n, limit) }
+		vs = append(vs, verb{"AllowLimit", do, true})
 	}
 	return vs
 }
 
-// verbsBadInput checks for each verb that an invalid request gets its own error and takes
-// nothing.
-func verbsBadInput(t *testing.T, spec Spec) {
-	s := still(t, spec, 5)
-	for _, v := range s.verbs() {
-		for _, tc := range []struct {
-			key  string
-			n    int64
-			want error
-		}{
-			{"", 1, hybridlimit.ErrEmptyKey},
-			{strings.Repeat("x", s.spec.MaxKeyBytes+1), 1, hybridlimit.ErrKeyTooLong},
-			{"k", 0, hybridlimit.ErrCost},
-			{"k", -5, hybridlimit.ErrCost},
-			{"k", math.MinInt64, hybridlimit.ErrCost},
-		} {
-			if tc.n < 1 && !v.cost {
-				continue
-			}
-			if res, err := v.do(tc.key, tc.n); !errors.Is(err, tc.want) || res.Allowed || res.Granted != 0 {
-				t.Errorf("%s(%.5q, %d) = %+v, %v, want %v", v.name, tc.key, tc.n, res, err, tc.want)
-			}
-		}
-	}
-	if l, ok := s.lim.(planner); ok {
-		if res, err := l.AllowLimit(context.Background(), "k", 1, hybridlimit.Limit{}); !errors.Is(err, hybridlimit.ErrInvalid) ||
-			!strings.Contains(err.Error(), "Limit.Rate (0)") || res.Allowed {
-			t.Errorf("AllowLimit under the zero Limit = %+v, %v", res, err)
-		}
-	}
-	s.full("k", "bad input takes nothing")
-}
-
-// verbsClosed checks for each verb that a closed limiter makes no decision.
-func verbsClosed(t *testing.T, spec Spec) {
-	s := still(t, spec, 5)
-	s.allow("k", 1)
-	if err := spec.Close(s.lim); err != nil {
-		t.Error(err)
-	}
-	for _, v := range s.verbs() {
-		for _, key := range []string{"k", "fresh"} {
-			if res, err := v.do(key, 1); !errors.Is(err, hybridlimit.ErrClosed) || res.Allowed || res.Granted != 0 {
-				t.Errorf("%s(%q) when closed = %+v, %v, want ErrClosed", v.name, key, res, err)
-			}
-		}
-	}
-	if l, ok := s.lim.(setter); ok {
-		if err := l.SetLimit(s.limit); !errors.Is(err, hybridlimit.ErrClosed) {
-			t.Errorf("SetLimit when closed: %v, want ErrClosed", err)
-		}
-	}
-}
-
-// verbsConcurrently runs all verbs concurrently while the limit changes. In the end the
-// limiter is closed. It checks that each key gives out at most its burst.
+// verbsConcurrently runs all verbs concurrently while the limit changes. In the end the limiter is closed. It checks
+// that each key gives out at most its burst.
 func verbsConcurrently(t *testing.T, spec Spec) {
 	s := still(t, spec, 60)
 	small := s.spec.Bucket(1, s.limit.Period, 40)
@@ -345,12 +298,7 @@ func verbsConcurrently(t *testing.T, spec Spec) {
 						t.Error(err)
 					}
 				}
-				v := verb{name: "AllowN", do: func(key string, n int64) (hybridlimit.Result, error) {
-					return s.lim.AllowN(context.Background(), key, n)
-				}}
-				if k := (g + i) % (len(vs) + 1); k < len(vs) {
-					v = vs[k]
-				}
+				v := vs[(g+i)%len(vs)]
 				res, err := v.do(key, int64(1+i%3))
 				switch {
 				case err != nil && !errors.Is(err, hybridlimit.ErrClosed):

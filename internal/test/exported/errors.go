@@ -1,5 +1,5 @@
-// Package exported lists the exported errors of packages from their source, for the
-// tests that decide the answer to each error.
+// Package exported lists the exported errors of packages from their source, for the tests that decide the answer to
+// each error.
 package exported
 
 import (
@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Errors returns the exported errors in the source of packages: variables named
-// Err..., and types named ...Error. Each has the name of its package.
+// Errors returns the exported errors in the source of packages: variables named Err..., and types named ...Error. Each
+// has the name of its package.
 func Errors(dirs ...string) (found []string, err error) {
 	for _, dir := range dirs {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))

@@ -64,7 +64,8 @@ func (l Load) cost(rng *rand.Rand) int64 {
 	return least + rng.Int64N(l.MaxCost-least+1)
 }
 
-// stream produces the calls of one process, in order, from its own random source. The calls do not depend on events of the run.
+// stream produces the calls of one process, in order, from its own random source. The calls do not depend on events of
+// the run.
 type stream struct {
 	rng     *rand.Rand
 	load    Load
@@ -163,7 +164,8 @@ func (st *stream) take() (arrival, bool) {
 	return arrival{at: at, key: st.keys.draw(st.rng), cost: st.load.cost(st.rng)}, true
 }
 
-// nextPoisson adds an exponential amount to the expected number of calls and finds the time at which that number is expected.
+// nextPoisson adds an exponential amount to the expected number of calls and finds the time at which that number is
+// expected.
 func (st *stream) nextPoisson() {
 	if st.perNs <= 0 {
 		st.next = never

@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// central is one limiter without a network. It uses the Go arithmetic that the script is compared with. Time is in whole µs, as
-// in Redis.
+// central is one limiter without a network. It uses the Go arithmetic that the script is compared with. Time is in
+// whole µs, as in Redis.
 type central struct {
 	limit algo.Limit
 	state algo.State

@@ -1,27 +1,21 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"slices"
-	"testing/synctest"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// event is an action of Run on the fleet at a given time.
-type event struct {
-	at time.Duration // since the start of the load
-	do func()
-}
-
-// events returns the schedule of the faults and of the readings during the run. A fault starts up to a tenth of a ms late, so
-// that it does not coincide with another event.
-func (w *world) events() []event {
+// conduct plays the faults, the changes of the limit and the readings during the run. A fault starts up to a tenth of a
+// ms late, so that it does not coincide with another event.
+func (w *world) conduct() {
+	w.Await = inBubble(w.start)
 	rng := w.rng(forFaults, 0, 0)
-	evs := []event{{w.s.Steady, func() { w.countOps(-1) }}, {w.s.Span, func() { w.countOps(1) }}}
+	w.At(int64(w.s.Steady), func() { w.countOps(-1) })
+	w.At(int64(w.s.Span), func() { w.countOps(1) })
 	end := w.s.Span
 	for _, f := range w.s.Faults {
 		f.At += time.Duration(rng.Int64N(int64(100 * time.Microsecond)))
@@ -34,34 +28,22 @@ func (w *world) events() []event {
 			w.violate("there is no fault %q", f.Kind)
 			continue
 		}
-		evs = append(evs, event{f.At, begin})
+		w.At(int64(f.At), begin)
 		if over != nil && (f.For >= 0 || f.Kind != Crash) {
-			lasts := max(f.For, 0)
-			evs = append(evs, event{f.At + lasts, over})
-			end = max(end, f.At+lasts)
+			ends := f.At + max(f.For, 0)
+			w.At(int64(ends), over)
+			end = max(end, ends)
 		}
 	}
 	for _, c := range w.s.Changes {
-		evs = append(evs, event{c.At, func() { w.change(c.Limit) }})
+		w.At(int64(c.At), func() { w.change(c.Limit) })
 	}
 	if w.ledger != nil {
 		for at := harvestEvery; at < end; at += harvestEvery {
-			evs = append(evs, event{at, w.ledger.harvest})
+			w.At(int64(at), w.ledger.harvest)
 		}
 	}
-	evs = append(append(evs, w.extra...), event{end, func() {}})
-	slices.SortStableFunc(evs, func(a, b event) int { return cmp.Compare(a.at, b.at) })
-	return evs
-}
-
-// conduct plays the events. Each starts when all goroutines wait for the clock, so everything else at the same instant has
-// happened before it.
-func (w *world) conduct() {
-	for _, e := range w.events() {
-		time.Sleep(e.at - time.Duration(w.since()))
-		synctest.Wait()
-		e.do()
-	}
+	w.Run(int64(end))
 }
 
 // countOps adds up the ops sent so far. It is called at both ends of the steady part.
@@ -152,8 +134,8 @@ func (w *world) deactivate(f Fault) {
 	w.active.Store(&next)
 }
 
-// pause suspends processes from outside: they get no calls, and no message reaches or leaves them.
-// Their timers continue, so calls that already wait time out. The calls of a suspended process would time out when it resumes.
+// pause suspends processes from outside: they get no calls, and no message reaches or leaves them. Their timers
+// continue, so calls that already wait time out. The calls of a suspended process would time out when it resumes.
 func (w *world) pause(f Fault) (begin, over func()) {
 	var stopped []*process
 	begin = func() {

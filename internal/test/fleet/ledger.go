@@ -13,10 +13,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// ledger adds up the debits of Redis. A state counts its debits since its creation, so it must be read before it can be lost.
-// It is read each second, which is shorter than any TTL after the last debit, and before each event that removes it. If Redis
-// loses writes, a merge can create a state anew, so the state is also read before each script. Two scripts that come at the same
-// moment can hide debits even so: see reborn.
+// ledger adds up the debits of Redis. A state counts its debits since its creation, so it must be read before it can be
+// lost. It is read each second, which is shorter than any TTL after the last debit, and before each event that removes
+// it. If Redis loses writes, a merge can create a state anew, so the state is also read before each script. Two scripts
+// that come at the same moment can hide debits even so: see reborn.
 type ledger struct {
 	mu      sync.Mutex // the server's goroutines harvest too
 	w       *world
@@ -69,8 +69,8 @@ func (l *ledger) gone(names ...string) {
 	}
 }
 
-// read returns the debits of a state. It returns false if there is no state: it has not been created, or it has expired after
-// its debits were read.
+// read returns the debits of a state. It returns false if there is no state: it has not been created, or it has expired
+// after its debits were read.
 func (l *ledger) read(i int, name string) (debits, bool) {
 	if l.w.s.Limit.Algorithm == hybridlimit.AlgSlidingLog {
 		return l.readLog(i, name)
@@ -86,8 +86,8 @@ func (l *ledger) read(i int, name string) (debits, bool) {
 	return debits{state.Born, state.Since}, ok
 }
 
-// readLog is read for a log, which counts in its entries: "<total> <cost>". A log's creation is the time of its first entry.
-// That entry stays for a Period, so only a Period below harvestEvery could hide a creation.
+// readLog is read for a log, which counts in its entries: "<total> <cost>". A log's creation is the time of its first
+// entry. That entry stays for a Period, so only a Period below harvestEvery could hide a creation.
 func (l *ledger) readLog(i int, name string) (debits, bool) {
 	entries, err := l.w.bubble.Mini.ZMembers(name)
 	if err != nil || len(entries) == 0 {
@@ -116,24 +116,24 @@ func (l *ledger) debited() int64 {
 	return sum
 }
 
-// forgets reports whether Redis loses writes. After that, a merge with an older view may create a state anew that Redis still
-// has: the view does not know of the units that other processes have returned since.
+// forgets reports whether Redis loses writes. After that, a merge with an older view may create a state anew that Redis
+// still has: the view does not know of the units that other processes have returned since.
 func (s Scenario) forgets() bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool {
 		return f.Kind == Wipe || f.Kind == EvictKey || f.Kind == Mistype || f.Kind == KillRedis || f.Kind == ClockStep && (f.Size > time.Second || f.Size < -time.Second)
 	})
 }
 
-// exact reports whether the debits of Redis must equal the accounts of its processes, to the unit. They may differ if Redis may
-// have debited units while no process heard of them:
+// exact reports whether the debits of Redis must equal the accounts of its processes, to the unit. They may differ if
+// Redis may have debited units while no process heard of them:
 //
 //   - a process crashed and had a sync in flight;
-//   - an exact call, which is sent only once, was not answered. (Asks without an envelope and without an answer are counted:
-//     Stats.Uncertain);
+//   - an exact call, which is sent only once, was not answered. (Asks without an envelope and without an answer are
+//     counted: Stats.Uncertain);
 //   - Redis forgot an envelope and applied a repeated batch again.
 //
-// In these cases the debits may only be larger. After Redis lost a window, they may be larger by the units that came back since:
-// a state takes back units that an earlier state has debited (see elsewhere).
+// In these cases the debits may only be larger. After Redis lost a window, they may be larger by the units that came
+// back since: a state takes back units that an earlier state has debited (see elsewhere).
 func (s Scenario) exact() bool {
 	var forgetful bool
 	// A call that opens a connection takes four round trips.
@@ -157,8 +157,8 @@ func (s Scenario) exact() bool {
 	return !unheard || !once && !forgetful
 }
 
-// elsewhere returns the largest number of returned units whose debit may be in a state that Redis has lost. A window takes units of
-// a lease back after a merge has restored its count. A bucket takes back only units of its own ledger.
+// elsewhere returns the largest number of returned units whose debit may be in a state that Redis has lost. A window
+// takes units of a lease back after a merge has restored its count. A bucket takes back only units of its own ledger.
 func (s Scenario) elsewhere(returned int64) int64 {
 	if s.forgets() && (s.Limit.Algorithm == hybridlimit.AlgFixedWindow || s.Limit.Algorithm == hybridlimit.AlgSlidingWindow) {
 		return returned
@@ -177,8 +177,9 @@ func (w *world) openAccounts(lost int64) {
 	w.loose = true
 }
 
-// giveUp records that a process ended, and that a sync may have been in flight. The process counted the leased units as lost that
-// the sync returned. Redis takes them back if the sync still arrives. lost is the units that the process counts as lost.
+// giveUp records that a process ended, and that a sync may have been in flight. The process counted the leased units as
+// lost that the sync returned. Redis takes them back if the sync still arrives. lost is the units that the process
+// counts as lost.
 func (w *world) giveUp(lost int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,8 +240,8 @@ func (w *world) settle(r *Report) {
 	r.Reborn = w.ledger.reborn
 	fewer := w.givenUp
 	if w.s.forgets() {
-		// A sync with a return is sent again until its answer comes. If Redis has lost the envelope and the state in between,
-		// the return is too late, and its units count as lost. But Redis took them back the first time.
+		// A sync with a return is sent again until its answer comes. If Redis has lost the envelope and the state in
+		// between, the return is too late, and its units count as lost. But Redis took them back the first time.
 		fewer += lost
 	}
 	if d := r.Debited - r.Accounts; d < -fewer && r.Reborn == 0 || d > w.s.elsewhere(returned)+uncertain && w.s.exact() && !w.loose {

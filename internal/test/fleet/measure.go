@@ -16,18 +16,29 @@ const (
 	slack   = 5 * time.Millisecond
 )
 
+// call is one decision. Times are ns since the start of the load.
+type call struct {
+	at, end   int64
+	spent     int64 // the time at which the call counts; if Redis granted it, the time of the grant
+	delay     int64 // queue: the delay until the call may go
+	cost      int64
+	key       int32
+	process   int32 // the process of the load; a restarted process keeps its number
+	source    hybridlimit.Source
+	view      int8 // of process.views
+	allowed   bool
+	important bool // critical
+	spike     bool // of a spike
+	void      bool // no decision: the process ended meanwhile
+}
+
 // decisions returns all calls that were decided, in the order of their start.
 func (w *world) decisions() []*call {
 	var all []*call
 	for _, p := range w.procs {
-		for _, chunk := range p.journal.chunks {
-			for i := range chunk {
-				if c := &chunk[i]; !c.void {
-					all = append(all, c)
-				}
-			}
-		}
+		all = append(all, p.journal...)
 	}
+	all = slices.DeleteFunc(all, func(c *call) bool { return c.void })
 	slices.SortFunc(all, func(a, b *call) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.process, b.process))
 	})
@@ -37,11 +48,9 @@ func (w *world) decisions() []*call {
 // told returns the units whose admission was returned to callers.
 func (w *world) told() (units int64) {
 	for _, p := range w.procs {
-		for _, chunk := range p.journal.chunks {
-			for i := range chunk {
-				if chunk[i].allowed {
-					units += chunk[i].cost
-				}
+		for _, c := range p.journal {
+			if c.allowed {
+				units += c.cost
 			}
 		}
 	}
@@ -207,8 +216,8 @@ func (w *world) changeMeters(meters []meter.Meter, changes []Change, now int64) 
 	return changes
 }
 
-// promised returns the limits that the fleet has to keep, with the times from which on it has to. While a process has not heard
-// of a change, the larger rate and the larger burst of the two limits bound the fleet.
+// promised returns the limits that the fleet has to keep, with the times from which on it has to. While a process has
+// not heard of a change, the larger rate and the larger burst of the two limits bound the fleet.
 func (w *world) promised() (all []Change) {
 	have := w.s.Limit
 	for _, c := range w.s.Changes {
@@ -242,9 +251,9 @@ func (w *world) leave(r *Report, all []*call) {
 	}
 }
 
-// vague reports whether a call may belong to another time than measured. The answer of one that Redis granted may have been late:
-// it belongs to the window before, or, in a log, to any earlier time. One that a process granted in the first µs of a window may
-// belong to the window before, because processes know Redis's time in whole µs.
+// vague reports whether a call may belong to another time than measured. The answer of one that Redis granted may have
+// been late: it belongs to the window before, or, in a log, to any earlier time. One that a process granted in the
+// first µs of a window may belong to the window before, because processes know Redis's time in whole µs.
 func (w *world) vague(c *call) bool {
 	period := int64(w.s.Limit.Period)
 	late := c.source == hybridlimit.SourceRedis && c.end-c.at > int64(w.s.Latency)

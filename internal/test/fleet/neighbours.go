@@ -61,7 +61,7 @@ func (w *world) checkNeighbours() {
 // freePermits checks that no permit of a neighbour is lost: a new process can have all of them.
 func (w *world) freePermits() {
 	link := w.bubble.Link()
-	h, err := hybrid.NewHub(link.Client(func(o *redis.Options) { o.DialerRetries, o.PoolSize = 1, poolFor }), w.config().Hub)
+	h, err := hybrid.NewHub(link.Client(func(o *redis.Options) { o.PoolSize = poolFor }), w.config().Hub)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// plan returns the calls of each process, in order, for the shapes whose calls the fleet divides: Rush and Groups. It returns
-// nil for the others, which have a [stream] for each process.
+// plan returns the calls of each process, in order, for the shapes whose calls the fleet divides: Rush and Groups. It
+// returns nil for the others, which have a [stream] for each process.
 func (s Scenario) plan(rng *rand.Rand, loads, parts []float64) [][]arrival {
 	switch s.Load.Shape {
 	case Rush:
@@ -19,8 +19,8 @@ func (s Scenario) plan(rng *rand.Rand, loads, parts []float64) [][]arrival {
 	return nil
 }
 
-// rush gives the processes their calls in turn. Each call is at a random time of its own part of On, because events at the same
-// instant have no fixed order.
+// rush gives the processes their calls in turn. Each call is at a random time of its own part of On, because events at
+// the same instant have no fixed order.
 func (s Scenario) rush(rng *rand.Rand, loads []float64) [][]arrival {
 	plan, pick := make([][]arrival, s.Processes), cumulate(loads)
 	calls := int64(pick[len(pick)-1]*float64(s.Limit.BurstSize()) + 0.5)

@@ -37,7 +37,7 @@ type process struct {
 	paused atomic.Bool
 	held   int // number of holds on its link: see hold
 
-	journal journal
+	journal []*call
 	calls   sync.WaitGroup // the driver, and calls that wait
 
 	neighbours *neighbours.Set // nil: the hub has one limiter
@@ -67,10 +67,7 @@ func (w *world) launch(number int) *process {
 		p.link = w.bubble.Link()
 		p.link.Latency(w.s.Latency/2, w.s.Latency-w.s.Latency/2)
 		p.link.Script(net.judge)
-		rdb := p.link.Client(func(o *redis.Options) {
-			// go-redis retries dials in the background, and no goroutine may outlive the bubble.
-			o.DialerRetries, o.PoolSize = 1, poolFor
-		})
+		rdb := p.link.Client(func(o *redis.Options) { o.PoolSize = poolFor })
 		l, err := hybrid.New(rdb, w.s.Limit, w.config())
 		if err != nil {
 			w.t.Fatal(err)
@@ -137,7 +134,10 @@ func (p *process) drive(next func() (arrival, bool)) {
 			continue
 		}
 		important := p.w.s.Critical > 0 && classes.Float64() < p.w.s.Critical
-		c := p.journal.add(call{at: a.at, cost: a.cost, key: int32(a.key), process: int32(p.number), important: important || a.spike, spike: a.spike})
+		c := &call{
+			at: a.at, cost: a.cost, key: int32(a.key), process: int32(p.number), important: important || a.spike, spike: a.spike,
+		}
+		p.journal = append(p.journal, c)
 		switch rest := len(p.views) - 1; {
 		case rest <= 0 || c.important:
 		case rest == 1:
@@ -236,8 +236,8 @@ func (p *process) crash() {
 // leaveWithin is the time limit of an orderly end in a fleet whose Redis does not answer.
 const leaveWithin = 5 * time.Second
 
-// leave ends the process in order. It returns an error if units stay unpaid. It also records that a sync may be in flight:
-// while the breaker is open, Shutdown does not wait for a sync that pays no units.
+// leave ends the process in order. It returns an error if units stay unpaid. It also records that a sync may be in
+// flight: while the breaker is open, Shutdown does not wait for a sync that pays no units.
 func (p *process) leave() error {
 	p.ended.Store(true)
 	if p.pusher != nil {

@@ -9,9 +9,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/meter"
 )
 
-// pushed is the server of [CountAndPush]: one count per key. It keeps debt, which is the best form of this limiter in the
-// literature. A count that stops at zero forgets the units admitted beyond it. Such a limiter exceeds its rate for as long as
-// the load lasts (9.3 times at 100 processes and ten times the load). Units count in the window in which they were admitted.
+// pushed is the server of [CountAndPush]: one count per key. It keeps debt, which is the best form of this limiter in
+// the literature. A count that stops at zero forgets the units admitted beyond it. Such a limiter exceeds its rate for
+// as long as the load lasts (9.3 times at 100 processes and ten times the load). Units count in the window in which
+// they were admitted.
 type pushed struct {
 	w      *world
 	mu     sync.Mutex
@@ -48,12 +49,12 @@ func (p *pushed) wipe() {
 	p.levels = map[string]meter.Meter{}
 }
 
-// pusher is a process of [CountAndPush]. It admits a call while the last level that it saw is sufficient. It subtracts its own
-// admissions since then and adds the refill. It pushes each T. There are no leases and no bound on its admissions between two
-// pushes.
+// pusher is a process of [CountAndPush]. It admits a call while the last level that it saw is sufficient. It subtracts
+// its own admissions since then and adds the refill. It pushes each T. There are no leases and no bound on its
+// admissions between two pushes.
 //
-// In an outage each process continues, by the whole limit. After the outage it reports at most a burst. The rest was refilled
-// where it was admitted.
+// In an outage each process continues, by the whole limit. After the outage it reports at most a burst. The rest was
+// refilled where it was admitted.
 type pusher struct {
 	w      *world
 	net    *network
@@ -118,8 +119,8 @@ func (p *pusher) run() {
 	}
 }
 
-// pushTimeout corresponds to HubConfig.SyncTimeout. A push without an answer until then is repeated. If only the reply was
-// lost, it counts twice.
+// pushTimeout corresponds to HubConfig.SyncTimeout. A push without an answer until then is repeated. If only the reply
+// was lost, it counts twice.
 const pushTimeout = 250 * time.Millisecond
 
 func (p *pusher) push() {

@@ -6,8 +6,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Report is the result of a run. Figures are for all keys together unless stated otherwise. The steady figures leave out
-// Scenario.Steady at the start.
+// Report is the result of a run. Figures are for all keys together unless stated otherwise. The steady figures leave
+// out Scenario.Steady at the start.
 type Report struct {
 	Calls    int64 // decisions, in the steady part
 	Admitted int64 // admitted ones of Calls
@@ -33,24 +33,25 @@ type Report struct {
 	// Windows and logs are on Redis's clock.
 	//
 	// The figure is at spending time: a call that waited for Redis counts when Redis granted it, which is half of
-	// Scenario.Latency before its end. If replies are late, lost or held, the grant may be up to 20 ms earlier. Exceedance is
-	// then too large by the refill of that time, or by Vague. It is never negative.
+	// Scenario.Latency before its end. If replies are late, lost or held, the grant may be up to 20 ms earlier.
+	// Exceedance is then too large by the refill of that time, or by Vague. It is never negative.
 	Exceedance float64
-	// Vague is the number of units whose time is uncertain. For windows these are the units that Redis or a process may have granted
-	// in the window before the one in which they count. For a log these are all units whose answers took longer than a round trip.
+	// Vague is the number of units whose time is uncertain. For windows these are the units that Redis or a process may
+	// have granted in the window before the one in which they count. For a log these are all units whose answers took
+	// longer than a round trip.
 	Vague int64
-	// Debited is the units that Redis had debited on all keys when all was quiet. Accounts is the sum that it must equal:
-	// admitted + expired + held + lost units, minus the owed, dropped and forgiven ones, each as in Stats. Accounts may only be
-	// smaller, and only if a fault makes Redis debit units while no process hears of them: a crash, a killed Redis, or lost
-	// replies to exact calls or before a wipe. It may be larger by lost units that Redis took back while no process heard of it: a
-	// crash, or a wipe.
+	// Debited is the units that Redis had debited on all keys when all was quiet. Accounts is the sum that it must
+	// equal: admitted + expired + held + lost units, minus the owed, dropped and forgiven ones, each as in Stats.
+	// Accounts may only be smaller, and only if a fault makes Redis debit units while no process hears of them: a
+	// crash, a killed Redis, or lost replies to exact calls or before a wipe. It may be larger by lost units that Redis
+	// took back while no process heard of it: a crash, or a wipe.
 	Debited, Accounts int64
-	// Reborn is the number of states that a merge created anew after Redis lost writes. Each may have had debits that Debited
-	// does not include.
+	// Reborn is the number of states that a merge created anew after Redis lost writes. Each may have had debits that
+	// Debited does not include.
 	Reborn int
 
-	// Dropped is the owed units that Redis never hears of, of all processes. A crash causes them. The bound of the theorem
-	// grows by them.
+	// Dropped is the owed units that Redis never hears of, of all processes. A crash causes them. The bound of the
+	// theorem grows by them.
 	Dropped int64
 
 	Ops        int64 // sent to Redis for decisions, in the steady part
@@ -60,12 +61,13 @@ type Report struct {
 	Waited  int64         // decisions that took virtual time, in the steady part
 	Slowest time.Duration // of all decisions
 
-	// FalseDenials is the number of denials in the steady part that a central bucket of the key would have admitted. The bucket
-	// is fed with all admissions. It is also fed with these false denials, so that a missing unit counts once and not for each
-	// later call.
+	// FalseDenials is the number of denials in the steady part that a central bucket of the key would have admitted.
+	// The bucket is fed with all admissions. It is also fed with these false denials, so that a missing unit counts
+	// once and not for each later call.
 	FalseDenials int64
 
-	// Jain is (Σx)²/(n·Σx²) over the admitted units of the processes. Acceptance is the admitted part of the calls, by process.
+	// Jain is (Σx)²/(n·Σx²) over the admitted units of the processes. Acceptance is the admitted part of the calls, by
+	// process.
 	Jain       float64
 	Acceptance []float64
 

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// collectLess raises the garbage collector's target. It does so for the whole test process, because runs may be parallel.
-// miniredis creates a Lua state per call and all else is small, so without this half of the time would go into collecting these
-// states. GOGC overrides it.
+// collectLess raises the garbage collector's target. It does so for the whole test process, because runs may be
+// parallel. miniredis creates a Lua state per call and all else is small, so without this half of the time would go
+// into collecting these states. GOGC overrides it.
 var collectLess = sync.OnceFunc(func() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(800)
 	}
 })
 
-// Run plays a scenario in its own bubble and returns the report. It fails the test only if the scenario cannot be played.
-// Broken invariants are in Report.Violated. A goroutine that outlives its hub makes the bubble panic.
+// Run plays a scenario in its own bubble and returns the report. It fails the test only if the scenario cannot be
+// played. Broken invariants are in Report.Violated. A goroutine that outlives its hub makes the bubble panic.
 func Run(t *testing.T, s Scenario) Report {
 	t.Helper()
 	return run(t, s, nil)

@@ -166,7 +166,7 @@ func everyFifth() func(hybridlimit.Result) hybridlimit.Result {
 	}
 }
 
-func (w *world) at(at time.Duration, do func()) { w.extra = append(w.extra, event{at, do}) }
+func (w *world) at(at time.Duration, do func()) { w.At(int64(at), do) }
 
 // TestItCanFail breaks the conditions that Run checks, one at a time.
 func TestItCanFail(t *testing.T) {

@@ -37,11 +37,11 @@ type Scenario struct {
 	Span   time.Duration // of the load
 	Steady time.Duration // the first part of the load, which the steady figures leave out
 
-	// Floor is the floor of the class of the calls that are not critical; 0: there are no classes, and all calls are alike. For the
-	// kinds with Redis.
+	// Floor is the floor of the class of the calls that are not critical; 0: there are no classes, and all calls are
+	// alike. For the kinds with Redis.
 	Floor float64
-	// Critical is the part of the calls that are critical. Each second, Spike more critical calls come within 50 ms, spread over
-	// the processes.
+	// Critical is the part of the calls that are critical. Each second, Spike more critical calls come within 50 ms,
+	// spread over the processes.
 	Critical float64
 	Spike    int
 
@@ -56,7 +56,8 @@ type Scenario struct {
 	Neighbours int
 }
 
-// Change sets the limit of the fleet, as hybrid.Limiter.SetFleetLimit does. The limit has the algorithm of Scenario.Limit.
+// Change sets the limit of the fleet, as hybrid.Limiter.SetFleetLimit does. The limit has the algorithm of
+// Scenario.Limit.
 type Change struct {
 	At    time.Duration // after the start of the load
 	Limit hybridlimit.Limit
@@ -81,18 +82,20 @@ const (
 // Load is the calls of the fleet.
 type Load struct {
 	Shape Shape // zero: Steady
-	// Factor is per key, averaged over keys: calls per unit of the rate. For Rush it is calls per unit of the burst. For Groups it
-	// is groups per Off.
+	// Factor is per key, averaged over keys: calls per unit of the rate. For Rush it is calls per unit of the burst.
+	// For Groups it is groups per Off.
 	Factor  float64
 	On, Off time.Duration // for OnOff, Rush and Groups
-	// MinSize and MaxSize are the range of the calls of one of the Groups, drawn evenly. InTurn gives the groups to the processes
-	// in turn. Otherwise each goes to a random one. A process that joins gets no group, and no part of a Rush.
+	// MinSize and MaxSize are the range of the calls of one of the Groups, drawn evenly. InTurn gives the groups to the
+	// processes in turn. Otherwise each goes to a random one. A process that joins gets no group, and no part of a
+	// Rush.
 	MinSize, MaxSize int
 	InTurn           bool
-	// Zipf skews the parts of the processes: the i-th gets 1/i^Zipf. 0: even. A Rush, and groups in turn, are always even.
+	// Zipf skews the parts of the processes: the i-th gets 1/i^Zipf. 0: even. A Rush, and groups in turn, are always
+	// even.
 	Zipf float64
-	// Keys is the number of keys; 0: one. KeyZipf skews their load. KeyLow and KeyHigh clamp the load of each key, in calls per
-	// unit of its rate.
+	// Keys is the number of keys; 0: one. KeyZipf skews their load. KeyLow and KeyHigh clamp the load of each key, in
+	// calls per unit of its rate.
 	Keys            int
 	KeyZipf         float64
 	KeyLow, KeyHigh float64
@@ -103,12 +106,12 @@ type Load struct {
 // FaultKind is the kind of a fault.
 type FaultKind string
 
-// The faults. Process is the affected process; -1: all. A fault that lasts beyond the span runs to its end. A fault that would
-// begin after the span does not happen.
+// The faults. Process is the affected process; -1: all. A fault that lasts beyond the span runs to its end. A fault
+// that would begin after the span does not happen.
 //
-// Processes are numbered from 0. Processes that join get the numbers after those at the start. A process that starts again
-// keeps its number. A process that joins has its own load, 1/Processes of the whole. The load of a paused or ended process is
-// dropped.
+// Processes are numbered from 0. Processes that join get the numbers after those at the start. A process that starts
+// again keeps its number. A process that joins has its own load, 1/Processes of the whole. The load of a paused or
+// ended process is dropped.
 const (
 	LoseRequests FaultKind = "lose requests" // with probability P, for For
 	LoseReplies  FaultKind = "lose replies"  // executed, but not answered

@@ -21,6 +21,8 @@ import (
 
 // world is one run. Its fields belong to the goroutine of Run unless stated otherwise.
 type world struct {
+	Agenda // ns since the start of the load, from which on it runs
+
 	t     *testing.T
 	s     Scenario // defaults filled in
 	keys  []string
@@ -54,7 +56,6 @@ type world struct {
 	mutant  func(hybridlimit.Result) hybridlimit.Result // changes the results of limiters
 	dawdle  time.Duration                               // before each call returns
 	rewrite func(args []string)                         // changes the arguments of a script before Redis reads them
-	extra   []event
 
 	mu       sync.Mutex // guards violated, loose and givenUp
 	violated []string
@@ -106,12 +107,12 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// fewKeys is the number of keys in Redis above which no key expires during a run: miniredis checks all keys whenever the clock
-// has moved.
+// fewKeys is the number of keys in Redis above which no key expires during a run: miniredis checks all keys whenever
+// the clock has moved.
 const fewKeys = 300
 
-// expires reports whether keys in Redis expire while the fleet runs. A bucket that does not expire is as full as an expired
-// one.
+// expires reports whether keys in Redis expire while the fleet runs. A bucket that does not expire is as full as an
+// expired one.
 func (w *world) expires() bool {
 	const tags = 16
 	each := min(len(w.keys), tags)
@@ -128,8 +129,8 @@ func (w *world) setClock() {
 // step is a step of Redis's clock.
 type step struct{ at, by int64 } // ns since the load started, ns
 
-// clock converts a moment since the start of the load to ns since 1970. For windows and logs this is Redis's time, because
-// their promise is on Redis's clock.
+// clock converts a moment since the start of the load to ns since 1970. For windows and logs this is Redis's time,
+// because their promise is on Redis's clock.
 func (w *world) clock(since int64) int64 {
 	at := w.start.UnixNano() + since
 	if w.bubble == nil || !onRedisClock(w.s.Limit) {
@@ -199,8 +200,8 @@ func (w *world) violate(format string, args ...any) {
 	}
 }
 
-// poolFor is larger than the number of callers of a process. go-redis keeps the timers of callers that wait for a connection in
-// a package variable, and the next bubble would fail on them.
+// poolFor is larger than the number of callers of a process. go-redis keeps the timers of callers that wait for a
+// connection in a package variable, and the next bubble would fail on them.
 const poolFor = 4096
 
 func (w *world) config() hybrid.Config {

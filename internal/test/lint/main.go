@@ -37,9 +37,9 @@ func main() {
 	unitchecker.Main(analyzers()...)
 }
 
-// foreign reports whether the go command asks only for the facts of a package of another project, by the file of a unit.
-// The analyzers know the functions of the standard library that matter, like fmt.Printf and os.Exit. To analyze all
-// dependencies takes longer than to analyze the project.
+// foreign reports whether the go command asks only for the facts of a package of another project, by the file of a
+// unit. The analyzers know the functions of the standard library that matter, like fmt.Printf and os.Exit. To analyze
+// all dependencies takes longer than to analyze the project.
 func foreign(file string) bool {
 	if !strings.HasSuffix(file, ".cfg") {
 		return false

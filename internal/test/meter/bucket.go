@@ -6,9 +6,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// Bucket compares the admissions of a token bucket, a leaky bucket or the input of a queue with Burst + rate·t. It does not
-// visit all intervals. Instead it runs a bucket that may go into any debt. Its level is the smallest remainder over all
-// intervals that end now. So the deepest debt is the largest admitted(s, t] - Burst - rate·(t-s).
+// Bucket compares the admissions of a token bucket, a leaky bucket or the input of a queue with Burst + rate·t. It does
+// not visit all intervals. Instead it runs a bucket that may go into any debt. Its level is the smallest remainder over
+// all intervals that end now. So the deepest debt is the largest admitted(s, t] - Burst - rate·(t-s).
 //
 // Levels are in sub-units·1000, so that the refill of one ns is a whole number.
 type Bucket struct {
@@ -31,8 +31,8 @@ func (m *Bucket) fill(at int64) {
 	m.last = max(m.last, at)
 }
 
-// Change gives the bucket another limit. Used units stay used: the level stays, but at most at the new burst. The worst excess is
-// rounded up to whole sub-units.
+// Change gives the bucket another limit. Used units stay used: the level stays, but at most at the new burst. The worst
+// excess is rounded up to whole sub-units.
 func (m *Bucket) Change(at int64, b algo.Bucket) {
 	m.fill(at)
 	scale := func(x int64) int64 {
@@ -48,8 +48,8 @@ func (m *Bucket) Admit(at, n int64) {
 	m.worst = max(m.worst, -m.level)
 }
 
-// Late implements Meter. The time of the admission makes no difference: a bucket that was not full has the refill since then
-// anyway.
+// Late implements Meter. The time of the admission makes no difference: a bucket that was not full has the refill since
+// then anyway.
 func (m *Bucket) Late(now, _, n int64) { m.Admit(now, n) }
 
 // Holds implements Meter.
@@ -78,8 +78,8 @@ func (m *Bucket) Depth(at, n int64) int64 {
 	return (missing + m.limit.Refill - 1) / m.limit.Refill
 }
 
-// Output compares the output of a queue with its rate. A call may leave when all calls that left before it have been served.
-// The excess is the number of units by which a call left too early.
+// Output compares the output of a queue with its rate. A call may leave when all calls that left before it have been
+// served. The excess is the number of units by which a call left too early.
 type Output struct{ queue Bucket }
 
 // NewOutput returns the output meter of a queue.

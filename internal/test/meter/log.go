@@ -6,8 +6,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Log compares a sliding log with its promise: at most Rate units in any trailing Period. It counts whole µs, as Redis does. A
-// log may therefore treat a unit as a Period old up to half a µs too early.
+// Log compares a sliding log with its promise: at most Rate units in any trailing Period. It counts whole µs, as Redis
+// does. A log may therefore treat a unit as a Period old up to half a µs too early.
 type Log struct {
 	rate, period int64 // period in µs
 	entries      []entry
@@ -18,8 +18,8 @@ type entry struct{ at, n int64 } // µs
 
 func newLog(l hybridlimit.Limit) *Log { return &Log{rate: l.Rate, period: l.Period.Microseconds()} }
 
-// trim removes the entries that are a Period old and returns the time in µs. After a large step of the clock back, the entries
-// move with the clock. After a small one, the time stands still at the last entry.
+// trim removes the entries that are a Period old and returns the time in µs. After a large step of the clock back, the
+// entries move with the clock. After a small one, the time stands still at the last entry.
 func (m *Log) trim(at int64) int64 {
 	at /= 1000
 	if n := len(m.entries); n > 0 {

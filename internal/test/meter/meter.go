@@ -5,13 +5,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// Meter is the meter of one key. Times are ns since 1970, on the clock of the limit's promise. For windows and logs this is
-// Redis's clock. Times go back only when that clock does.
+// Meter is the meter of one key. Times are ns since 1970, on the clock of the limit's promise. For windows and logs
+// this is Redis's clock. Times go back only when that clock does.
 type Meter interface {
 	// Admit counts n units.
 	Admit(at, n int64)
-	// Late counts n units that were admitted at a time before now and are reported only now. For windows they count in the
-	// window of their admission.
+	// Late counts n units that were admitted at a time before now and are reported only now. For windows they count in
+	// the window of their admission.
 	Late(now, at, n int64)
 	// Holds reports whether a limiter that has counted all these units would admit n more.
 	Holds(at, n int64) bool

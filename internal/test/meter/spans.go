@@ -17,11 +17,12 @@ type Span struct {
 //
 //	units of the calls that lie in [s, t] as a whole - rate·(t-s).
 //
-// It is never too large: a fleet that keeps a bound at every moment of decision never exceeds it here. It misses at most the
-// units of calls that straddle s or t. It sorts the calls.
+// It is never too large: a fleet that keeps a bound at every moment of decision never exceeds it here. It misses at
+// most the units of calls that straddle s or t. It sorts the calls.
 //
-// Calls are processed in the order of their ends. For each begin s the function keeps the units of the calls since s. When all
-// later calls begin after s, the value of s and the values of earlier begins grow equally, so only the largest is kept.
+// Calls are processed in the order of their ends. For each begin s the function keeps the units of the calls since s.
+// When all later calls begin after s, the value of s and the values of earlier begins grow equally, so only the largest
+// is kept.
 func WorstSpan(calls []Span, perSecond float64) float64 {
 	slices.SortFunc(calls, func(a, b Span) int { return cmp.Compare(a.End, b.End) })
 	first := make([]int64, len(calls)+1) // the earliest begin from here on

@@ -8,12 +8,12 @@ import (
 
 // Windows compares a fixed or sliding window with its promise, in the windows of Redis's clock.
 //
-// A fixed window admits Rate, and an excess is carried into the next window. So the excess is over Rate·m units in any m
-// windows in a row, as the excess of a bucket is over all intervals. An excess over Rate in each window by itself would be a
-// weaker measure: a limiter could have it in every window.
+// A fixed window admits Rate, and an excess is carried into the next window. So the excess is over Rate·m units in any
+// m windows in a row, as the excess of a bucket is over all intervals. An excess over Rate in each window by itself
+// would be a weaker measure: a limiter could have it in every window.
 //
-// A sliding window's estimate, cur + prev·(1−f), is at most Rate at any time. It falls between admissions, so it is checked at
-// each admission.
+// A sliding window's estimate, cur + prev·(1−f), is at most Rate at any time. It falls between admissions, so it is
+// checked at each admission.
 type Windows struct {
 	sliding      bool
 	rate, period int64 // period in ns
@@ -27,8 +27,8 @@ func newWindows(l hybridlimit.Limit) *Windows {
 	return &Windows{sliding: l.Algorithm == hybridlimit.AlgSlidingWindow, rate: l.Rate, period: int64(l.Period)}
 }
 
-// roll moves to the window of a time. If the clock stepped back before the last window, that window continues. If it stepped
-// back by more than a second, the window moves with the clock: a new start would forgive all use.
+// roll moves to the window of a time. If the clock stepped back before the last window, that window continues. If it
+// stepped back by more than a second, the window moves with the clock: a new start would forgive all use.
 func (m *Windows) roll(at int64) {
 	if m.win*m.period-at > clockSlack {
 		m.win = at / m.period

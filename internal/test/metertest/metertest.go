@@ -1,5 +1,5 @@
-// Package metertest has a MeterProvider of OpenTelemetry for tests. It keeps instruments and values. The SDK is not a dependency of
-// this module.
+// Package metertest has a MeterProvider of OpenTelemetry for tests. It keeps instruments and values. The SDK is not a
+// dependency of this module.
 package metertest
 
 import (
@@ -183,7 +183,8 @@ func (h histogram) record(v float64, opts []metric.RecordOption) {
 	h.p.recorded[at] = append(h.p.recorded[at], v)
 }
 
-// Take returns, in order of size, the values that a histogram has recorded since the last Take. at is "name{attributes}".
+// Take returns, in order of size, the values that a histogram has recorded since the last Take. at is
+// "name{attributes}".
 func (p *Provider) Take(at string) []float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -95,8 +95,8 @@ func Check(w World, fleet []Report) (broken []string) {
 	return broken
 }
 
-// bound returns the units that a fleet may admit with Redis: those of the limit, and the credit of the mode. A process that is
-// told of no other one has all the credit.
+// bound returns the units that a fleet may admit with Redis: those of the limit, and the credit of the mode. A process
+// that is told of no other one has all the credit.
 func (w World) bound(mode hybrid.Mode, processes int64) int64 {
 	credit := map[hybrid.Mode]int64{hybrid.ModeAuto: Units / 20, hybrid.ModeDeferred: Units}[mode]
 	if mode == hybrid.ModeDeferred {

@@ -75,8 +75,8 @@ type Books struct {
 	Stats    hybrid.Stats
 }
 
-// Add adds neighbours to a hub. All calls follow from the seed. One limiter of three decides without Redis after 150 µs, and one
-// never waits for Redis.
+// Add adds neighbours to a hub. All calls follow from the seed. One limiter of three decides without Redis after 150
+// µs, and one never waits for Redis.
 func Add(h *hybrid.Hub, seed uint64) (*Set, error) {
 	s := &Set{hub: h, rng: rand.New(rand.NewPCG(seed, 0)), began: time.Now()}
 	for i, limit := range limits {

@@ -1,5 +1,5 @@
-// Package permitstest is Redis's side of the permits of a fleet in Go: lua/permits.lua, line for line. A differential test in
-// lua/ compares the two, and the search over schedules in internal/permits runs on it.
+// Package permitstest is Redis's side of the permits of a fleet in Go: lua/permits.lua, line for line. A differential
+// test in lua/ compares the two, and the search over schedules in internal/permits runs on it.
 package permitstest
 
 import (
@@ -46,7 +46,8 @@ func (m *Memory) Expire(now int64) {
 	}
 }
 
-// Receive applies a message. keys has the name of the key of each op, and no name twice. The error is permits.ErrStale, or nil.
+// Receive applies a message. keys has the name of the key of each op, and no name twice. The error is permits.ErrStale,
+// or nil.
 func (m *Memory) Receive(now int64, keys []string, msg permits.Message) (permits.Answer, error) {
 	last := m.Numbers[msg.Process].Number
 	if msg.Number <= last {

@@ -1,6 +1,5 @@
-// Package rapidseed gives the checks of rapid the seed of package testenv.
-// Without it, rapid draws a seed. A package whose tests use rapid imports it for
-// this effect:
+// Package rapidseed gives the checks of rapid the seed of package testenv. Without it, rapid draws a seed. A package
+// whose tests use rapid imports it for this effect:
 //
 //	import _ "github.com/hybridlimit/hybridlimit/internal/test/rapidseed"
 //
@@ -16,8 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
-// init changes the default of rapid's flag. The command line is read later. With
-// a seed of 0, rapid would draw one.
+// init changes the default of rapid's flag. The command line is read later. With a seed of 0, rapid would draw one.
 func init() {
 	seed, err := testenv.ParseSeed()
 	if err != nil {

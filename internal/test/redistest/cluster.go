@@ -13,31 +13,29 @@ import (
 const (
 	// clusterSlots is the number of slots of a Redis Cluster.
 	clusterSlots = 16384
-	// BusOffset is the difference between a node's bus port and its port. Redis 7
-	// accepts another bus port, Redis 6 does not.
+	// BusOffset is the difference between a node's bus port and its port. Redis 7 accepts another bus port, Redis 6
+	// does not.
 	BusOffset = 10_000
-	// clusterPatience is generous: a node takes two seconds until it reports the
-	// cluster as up.
+	// clusterPatience is generous: a node takes two seconds until it reports the cluster as up.
 	clusterPatience = 30 * time.Second
 )
 
-// Cluster is a Redis Cluster of masters without replicas. Together they own
-// every slot. If a master is killed, no server has its slots, and the others
-// continue to serve theirs (cluster-require-full-coverage is off).
+// Cluster is a Redis Cluster of masters without replicas. Together they own every slot. If a master is killed, no
+// server has its slots, and the others continue to serve theirs (cluster-require-full-coverage is off).
 type Cluster struct {
 	Nodes []*Server
 }
 
-// NewClusterNode starts a server in cluster mode. It knows no other node and
-// owns no slots. It skips or fails a test as [New] does.
+// NewClusterNode starts a server in cluster mode. It knows no other node and owns no slots. It skips or fails a test as
+// [New] does.
 func NewClusterNode(tb TB, args ...string) *Server {
 	tb.Helper()
 	args = append([]string{"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"}, args...)
 	return New(tb, WithArgs(args...), WithBus())
 }
 
-// NewCluster starts a cluster of the given number of masters. It waits until
-// each serves its part of the slots and knows the masters of the rest.
+// NewCluster starts a cluster of the given number of masters. It waits until each serves its part of the slots and
+// knows the masters of the rest.
 func NewCluster(tb TB, masters int, args ...string) *Cluster {
 	tb.Helper()
 	c := &Cluster{}
@@ -46,8 +44,7 @@ func NewCluster(tb TB, masters int, args ...string) *Cluster {
 	}
 	for i, node := range c.Nodes {
 		rdb := node.Client(tb)
-		// The epochs are distinct from the start. Otherwise nodes that meet
-		// would first have to agree on them.
+		// The epochs are distinct from the start. Otherwise nodes that meet would first have to agree on them.
 		Do(tb, rdb, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		AddSlots(tb, rdb, i*clusterSlots/masters, (i+1)*clusterSlots/masters)
 		for _, other := range c.Nodes[:i] {
@@ -69,8 +66,7 @@ func (c *Cluster) Addrs() []string {
 	return out
 }
 
-// Client returns a client of the cluster, which is closed when the test ends; see
-// [Client].
+// Client returns a client of the cluster, which is closed when the test ends; see [Client].
 func (c *Cluster) Client(tb TB, opts ...func(*redis.ClusterOptions)) *redis.ClusterClient {
 	tb.Helper()
 	o := &redis.ClusterOptions{
@@ -85,8 +81,7 @@ func (c *Cluster) Client(tb TB, opts ...func(*redis.ClusterOptions)) *redis.Clus
 	return rdb
 }
 
-// NewRing starts the given number of independent servers, and returns them with
-// a client that spreads keys over them.
+// NewRing starts the given number of independent servers, and returns them with a client that spreads keys over them.
 func NewRing(tb TB, shards int, args ...string) (*redis.Ring, []*Server) {
 	tb.Helper()
 	o := &redis.RingOptions{
@@ -114,8 +109,8 @@ func Do(tb TB, rdb *redis.Client, words ...any) string {
 	return out
 }
 
-// AddSlots gives a node the slots from first to end, without end. It lists them
-// one by one, because Redis 6 has no ranges.
+// AddSlots gives a node the slots from first to end, without end. It lists them one by one, because Redis 6 has no
+// ranges.
 func AddSlots(tb TB, rdb *redis.Client, first, end int) {
 	tb.Helper()
 	words := []any{"CLUSTER", "ADDSLOTS"}
@@ -125,8 +120,7 @@ func AddSlots(tb TB, rdb *redis.Client, first, end int) {
 	Do(tb, rdb, words...)
 }
 
-// AwaitCluster waits until a node knows the given number of masters and every
-// slot is served.
+// AwaitCluster waits until a node knows the given number of masters and every slot is served.
 func AwaitCluster(tb TB, rdb *redis.Client, masters int) {
 	tb.Helper()
 	want := []string{"cluster_state:ok", "cluster_slots_ok:16384", "cluster_size:" + strconv.Itoa(masters) + "\r"}
@@ -141,8 +135,8 @@ func AwaitCluster(tb TB, rdb *redis.Client, masters int) {
 	})
 }
 
-// Calls returns the number of runs of each command by INFO commandstats, under
-// "cmd", and the number of each error reply by INFO errorstats, under "!ERROR".
+// Calls returns the number of runs of each command by INFO commandstats, under "cmd", and the number of each error
+// reply by INFO errorstats, under "!ERROR".
 func Calls(tb TB, rdb *redis.Client) map[string]int {
 	tb.Helper()
 	out := map[string]int{}

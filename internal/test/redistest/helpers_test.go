@@ -118,3 +118,6 @@ func testSubscribe(t *testing.T, sub, pub *redis.Client) {
 		t.Errorf("PONG: %v, %v", m, err)
 	}
 }
+
+// Conns returns the number of client connections that the link carries now.
+func (l *Link) Conns() int { return len(l.all()) }

@@ -10,16 +10,15 @@ import (
 	"time"
 )
 
-// Link is the connection between clients and one Redis. It can fail on demand.
-// It exists as a [Proxy] (real sockets) or a [MemLink] (inside a bubble). All
-// methods are safe for concurrent use, and none waits for traffic.
+// Link is the connection between clients and one Redis. It can fail on demand. It exists as a [Proxy] (real sockets) or
+// a [MemLink] (inside a bubble). All methods are safe for concurrent use, and none waits for traffic.
 type Link struct {
 	dial   func(context.Context) (net.Conn, error) // to Redis
 	ctx    context.Context                         // ends with Close; for dials
 	cancel context.CancelFunc
 
-	// turn is held while a script runs. It is a channel because a contended
-	// mutex would stop a bubble's clock while a script sleeps.
+	// turn is held while a script runs. It is a channel because a contended mutex would stop a bubble's clock while a
+	// script sleeps.
 	turn chan struct{}
 
 	mu      sync.Mutex
@@ -36,11 +35,10 @@ type Link struct {
 
 // Count is the number of requests of one command on a link.
 type Count struct {
-	// Seen is the number of requests that the link has read, without those behind
-	// a request whose verdict ends all later ones on its connection.
+	// Seen is the number of requests that the link has read, without those behind a request whose verdict ends all
+	// later ones on its connection.
 	Seen int
-	// Forwarded is the number of requests written to Redis: Seen without dropped
-	// and held requests, plus duplicates.
+	// Forwarded is the number of requests written to Redis: Seen without dropped and held requests, plus duplicates.
 	Forwarded int
 }
 
@@ -59,26 +57,24 @@ func newLink(dial func(context.Context) (net.Conn, error)) *Link {
 	return l
 }
 
-// Script sets the script that decides on each request; nil forwards everything.
-// It applies to requests read from now on, on old connections too.
+// Script sets the script that decides on each request; nil forwards everything. It applies to requests read from now
+// on, on old connections too.
 func (l *Link) Script(s Script) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.script, l.asked = s, 0
 }
 
-// Latency sets the delay of every request and every reply, in addition to the
-// delay that the script adds. It is the latency of a link, not of a command:
-// requests pipelined together arrive together. Zero, the default, adds nothing.
+// Latency sets the delay of every request and every reply, in addition to the delay that the script adds. It is the
+// latency of a link, not of a command: requests pipelined together arrive together. Zero, the default, adds nothing.
 func (l *Link) Latency(request, reply time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.request, l.reply = request, reply
 }
 
-// Pause stops all delivery, ends of connections included, as if the other host
-// hangs or the network drops packets silently. New connections are still
-// accepted, as the kernel does for a stopped process.
+// Pause stops all delivery, ends of connections included, as if the other host hangs or the network drops packets
+// silently. New connections are still accepted, as the kernel does for a stopped process.
 func (l *Link) Pause() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,8 +85,8 @@ func (l *Link) Pause() {
 	}
 }
 
-// Resume delivers in order the data that [Link.Pause] held back. This includes
-// requests of clients that have closed their connection meanwhile.
+// Resume delivers in order the data that [Link.Pause] held back. This includes requests of clients that have closed
+// their connection meanwhile.
 func (l *Link) Resume() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,16 +97,12 @@ func (l *Link) Resume() {
 	}
 }
 
-// CutAll resets every connection now. All data in flight is lost. New
-// connections may follow.
+// CutAll resets every connection now. All data in flight is lost. New connections may follow.
 func (l *Link) CutAll() {
 	for _, p := range l.all() {
 		p.stop(true)
 	}
 }
-
-// Conns returns the number of client connections that the link carries now.
-func (l *Link) Conns() int { return len(l.all()) }
 
 // Count returns the count of the named command, in upper or lower case.
 func (l *Link) Count(command string) Count {
@@ -136,8 +128,7 @@ func (l *Link) all() []*pump {
 	return pumps
 }
 
-// close resets every connection and waits until every goroutine of the link has
-// ended.
+// close resets every connection and waits until every goroutine of the link has ended.
 func (l *Link) close() {
 	l.mu.Lock()
 	l.closed = true
@@ -169,8 +160,8 @@ func (l *Link) carry(client, server net.Conn) error {
 	return nil
 }
 
-// judge asks the script about a request and adds the link's latency. It returns
-// false if the connection ended while the script decided on another request.
+// judge asks the script about a request and adds the link's latency. It returns false if the connection ended while the
+// script decided on another request.
 func (l *Link) judge(cmd []string, done <-chan struct{}) (Verdict, bool) {
 	select {
 	case l.turn <- struct{}{}:

@@ -14,9 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Mini starts a miniredis on a free loopback port and closes it when the test
-// ends. Its TTLs change only by FastForward. Its scripts run faster than on a
-// plain miniredis, until SetError, Restart or SetPreHook of its server.
+// Mini starts a miniredis on a free loopback port and closes it when the test ends. Its TTLs change only by
+// FastForward. Its scripts run faster than on a plain miniredis, until SetError, Restart or SetPreHook of its server.
 func Mini(tb TB) *miniredis.Miniredis {
 	tb.Helper()
 	mini := miniredis.RunT(tb)
@@ -24,27 +23,23 @@ func Mini(tb TB) *miniredis.Miniredis {
 	return mini
 }
 
-// Bubble is a miniredis that lives inside a testing/synctest bubble: no
-// sockets, and expiry on the bubble's clock.
+// Bubble is a miniredis that lives inside a testing/synctest bubble: no sockets, and expiry on the bubble's clock.
 //
 // Rules and limits:
-//   - PoolSize must be at least the number of callers. go-redis keeps the
-//     timers of callers that wait for a connection in a package-level pool. The
-//     next bubble of the process would fail on such a timer.
-//   - Never sleep in a miniredis hook on a command that Lua calls: the command
-//     holds miniredis' mutex, and the clock stops. Use [Bubble.Link] for latency.
-//   - Expiry checks every key when the clock has moved: 3 ms for 10 000 keys.
-//     With more than a few hundred keys, turn it off (Mini.ClockTTL(false)) and
-//     use Mini.FastForward.
-//   - Events at the same virtual instant have no fixed order. Give the processes
-//     of a fleet distinct phases.
-//   - go-redis detects a dead idle socket, but not a dead idle in-memory
-//     connection: the next command on it costs one retry.
-//   - Scripts run faster than on a plain miniredis, until SetError of Mini or
-//     SetPreHook of its server. Use [Bubble.SetPreHook] for hooks.
+//   - PoolSize must be at least the number of callers. go-redis keeps the timers of callers that wait for a connection
+//     in a package-level pool. The next bubble of the process would fail on such a timer.
+//   - Never sleep in a miniredis hook on a command that Lua calls: the command holds miniredis' mutex, and the clock
+//     stops. Use [Bubble.Link] for latency.
+//   - Expiry checks every key when the clock has moved: 3 ms for 10 000 keys. With more than a few hundred keys, turn
+//     it off (Mini.ClockTTL(false)) and use Mini.FastForward.
+//   - Events at the same virtual instant have no fixed order. Give the processes of a fleet distinct phases.
+//   - go-redis detects a dead idle socket, but not a dead idle in-memory connection: the next command on it costs one
+//     retry.
+//   - Scripts run faster than on a plain miniredis, until SetError of Mini or SetPreHook of its server. Use
+//     [Bubble.SetPreHook] for hooks.
 type Bubble struct {
-	// Mini is the server, for example for SetError, FastForward and SetTime. It
-	// does not listen: connect with Client, Dial or Link.
+	// Mini is the server, for example for SetError, FastForward and SetTime. It does not listen: connect with Client,
+	// Dial or Link.
 	Mini *miniredis.Miniredis
 
 	server *server.Server // Mini.Server() may not be called while Mini closes
@@ -59,8 +54,8 @@ type Bubble struct {
 	closed  bool
 }
 
-// NewBubble starts a server. It must be called inside the bubble. Close runs when
-// the bubble's test ends, or earlier if called.
+// NewBubble starts a server. It must be called inside the bubble. Close runs when the bubble's test ends, or earlier if
+// called.
 func NewBubble(tb TB) *Bubble {
 	tb.Helper()
 	b := &Bubble{Mini: miniredis.NewMiniRedis(), served: make(map[*servedConn]struct{})}
@@ -78,12 +73,10 @@ func NewBubble(tb TB) *Bubble {
 	return b
 }
 
-// SetPreHook sets a hook that runs before each command, as SetPreHook of the
-// server does. Scripts stay fast.
+// SetPreHook sets a hook that runs before each command, as SetPreHook of the server does. Scripts stay fast.
 func (b *Bubble) SetPreHook(hook server.Hook) { install(b.Mini, hook) }
 
-// Dial connects to the server. While the server is down, the error is that of a
-// refused TCP connection.
+// Dial connects to the server. While the server is down, the error is that of a refused TCP connection.
 func (b *Bubble) Dial(context.Context) (net.Conn, error) {
 	client, near := memPipe()
 	served := &servedConn{memConn: near, bubble: b}
@@ -104,19 +97,18 @@ func (b *Bubble) Dial(context.Context) (net.Conn, error) {
 	return client, nil
 }
 
-// Client returns a client of the server, without latency or faults, closed by
-// [Bubble.Close]. opts, if not nil, changes its options. They are the defaults of
-// go-redis except for PoolSize 64, the address, no maintenance notifications,
-// and one dial. By default, go-redis dials five times and continues in the
-// background for half a second, and no goroutine may outlive its bubble.
+// Client returns a client of the server, without latency or faults, closed by [Bubble.Close]. opts, if not nil, changes
+// its options. They are the defaults of go-redis except for PoolSize 64, the address, no maintenance notifications, and
+// one dial. By default, go-redis dials five times and continues in the background for half a second, and no goroutine
+// may outlive its bubble.
 func (b *Bubble) Client(opts func(*redis.Options)) *redis.Client {
 	return b.client(b.Dial, opts)
 }
 
 func (b *Bubble) client(dial func(context.Context) (net.Conn, error), opts func(*redis.Options)) *redis.Client {
 	o := &redis.Options{
-		// The address is an IP and is never dialled. A name would be resolved by
-		// goroutines outside the bubble, which makes the process panic.
+		// The address is an IP and is never dialled. A name would be resolved by goroutines outside the bubble, which
+		// makes the process panic.
 		Addr:                     "127.0.0.1:1",
 		PoolSize:                 64,
 		DialerRetries:            1,
@@ -133,11 +125,9 @@ func (b *Bubble) client(dial func(context.Context) (net.Conn, error), opts func(
 	return c
 }
 
-// Kill ends the server as SIGKILL would: every connection is reset, requests
-// that the server has not read are lost, and new connections are refused. It
-// returns when the last command that was read has been executed. miniredis does
-// not notice that the client of a blocking command has gone, so such a command
-// lasts for its whole time-out.
+// Kill ends the server as SIGKILL would: every connection is reset, requests that the server has not read are lost, and
+// new connections are refused. It returns when the last command that was read has been executed. miniredis does not
+// notice that the client of a blocking command has gone, so such a command lasts for its whole time-out.
 func (b *Bubble) Kill() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,9 +141,8 @@ func (b *Bubble) Kill() {
 	}
 }
 
-// Restart starts the server again, empty and without scripts. It calls Kill
-// first. It panics while SetError or a password is in force on Mini, because
-// miniredis forgets its scripts only by command.
+// Restart starts the server again, empty and without scripts. It calls Kill first. It panics while SetError or a
+// password is in force on Mini, because miniredis forgets its scripts only by command.
 func (b *Bubble) Restart() {
 	b.Kill()
 	b.Mini.FlushAll()
@@ -169,8 +158,8 @@ func (b *Bubble) Restart() {
 	b.down = false
 }
 
-// Close closes the clients and links that came from b, then the server, and
-// waits for their goroutines. It is idempotent.
+// Close closes the clients and links that came from b, then the server, and waits for their goroutines. It is
+// idempotent.
 func (b *Bubble) Close() {
 	b.mu.Lock()
 	clients, links := b.clients, b.links
@@ -187,14 +176,12 @@ func (b *Bubble) Close() {
 		l.close()
 	}
 	b.Mini.Close()
-	// If a test has set DialerRetries, go-redis repeats a failed dial in the
-	// background, with pauses of 0.1 s, and does not stop when the client is
-	// closed. A bubble may not end before its goroutines.
+	// If a test has set DialerRetries, go-redis repeats a failed dial in the background, with pauses of 0.1 s, and does
+	// not stop when the client is closed. A bubble may not end before its goroutines.
 	time.Sleep(time.Second)
 }
 
-// servedConn is removed from its bubble's list when the server closes it, which
-// is after its last command.
+// servedConn is removed from its bubble's list when the server closes it, which is after its last command.
 type servedConn struct {
 	*memConn
 	bubble *Bubble

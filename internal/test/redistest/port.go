@@ -9,11 +9,10 @@ import (
 )
 
 const (
-	// bindPatience bounds the retries for a port that somebody else has: on systems
-	// that cannot hold one, or if the test has a listener there.
+	// bindPatience bounds the retries for a port that somebody else has: on systems that cannot hold one, or if the
+	// test has a listener there.
 	bindPatience = 5 * time.Second
-	// freePortTries bounds the retries for a free port that another process took
-	// before the server could listen on it.
+	// freePortTries bounds the retries for a free port that another process took before the server could listen on it.
 	freePortTries = 5
 	// pairTries bounds the retries for a free port whose bus port is free too.
 	pairTries = 1000
@@ -25,8 +24,8 @@ type ports struct {
 	bus  *heldPort // nil without
 }
 
-// onPorts holds a free port, and its bus port if wanted, and calls listen with the
-// number. If another process was faster, it takes another port.
+// onPorts holds a free port, and its bus port if wanted, and calls listen with the number. If another process was
+// faster, it takes another port.
 func onPorts(bus bool, listen func(port int) error) (ports, error) {
 	for try := 1; ; try++ {
 		p, err := holdPorts(bus)

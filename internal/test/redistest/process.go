@@ -1,19 +1,22 @@
 package redistest
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// process is one run of redis-server. Signals go through os.Process, which
-// knows whether the child was reaped. So no signal can reach another process
-// that was given the same pid.
+// process is one run of redis-server. Signals go through os.Process, which knows whether the child was reaped. So no
+// signal can reach another process that was given the same pid.
 type process struct {
 	cmd     *exec.Cmd
 	logPath string
@@ -23,11 +26,9 @@ type process struct {
 
 // startProcess starts cmd with its output appended to a log file.
 //
-// The goroutine that starts the child stays locked to its thread until the
-// child exits. If the kernel kills the child with its parent (see
-// dieWithParent), the parent is the thread that forked, not the process. A child
-// of an ordinary goroutine would be killed as soon as the runtime ends that
-// thread.
+// The goroutine that starts the child stays locked to its thread until the child exits. If the kernel kills the child
+// with its parent (see dieWithParent), the parent is the thread that forked, not the process. A child of an ordinary
+// goroutine would be killed as soon as the runtime ends that thread.
 func startProcess(cmd *exec.Cmd, logPath string) (*process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -73,9 +74,8 @@ func (p *process) kill() {
 	<-p.gone
 }
 
-// awaitStop waits until the kernel has stopped the process, on systems where the
-// state is visible. When kill returns, the signal is only posted, and the server
-// may answer one more request.
+// awaitStop waits until the kernel has stopped the process, on systems where the state is visible. When kill returns,
+// the signal is only posted, and the server may answer one more request.
 func (p *process) awaitStop(within time.Duration) {
 	poll(within, func() bool { return p.exited() || isStopped(p.cmd.Process.Pid) })
 }
@@ -89,11 +89,54 @@ func (p *process) logTail() string {
 
 var errExited = errors.New("redistest: redis-server has exited")
 
-// exitError returns errExited, with EADDRINUSE if the process exited because its
-// port was taken.
+// exitError returns errExited, with EADDRINUSE if the process exited because its port was taken.
 func (p *process) exitError() error {
 	if strings.Contains(p.logTail(), "Address already in use") {
 		return fmt.Errorf("%w: %w", errExited, syscall.EADDRINUSE)
 	}
 	return errExited
+}
+
+var processID = regexp.MustCompile(`(?m)^process_id:(\d+)`)
+
+// awaitReady waits until the server at addr answers and is the process p. Another process may have taken the port
+// first, and may be a Redis as well.
+func awaitReady(addr string, p *process, within time.Duration) error {
+	var last error
+	if poll(within, func() bool {
+		if p.exited() {
+			return true
+		}
+		var reply []byte
+		if reply, last = askInfo(addr); last != nil {
+			return false
+		}
+		// An error reply (-NOAUTH, if the arguments set a password) comes from a server that is ready, but it does not
+		// contain the process id.
+		id := processID.FindSubmatch(reply)
+		if id == nil || string(id[1]) == strconv.Itoa(p.cmd.Process.Pid) {
+			return true
+		}
+		last = fmt.Errorf("process %s holds the port: %w", id[1], syscall.EADDRINUSE)
+		return false
+	}) && !p.exited() {
+		return nil
+	}
+	if p.exited() {
+		return p.exitError()
+	}
+	return fmt.Errorf("redistest: redis-server at %s does not answer: %w", addr, last)
+}
+
+func askInfo(addr string) ([]byte, error) {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(time.Second))
+	if _, err := c.Write([]byte("INFO server\r\n")); err != nil {
+		return nil, err
+	}
+	return readReply(bufio.NewReader(c))
 }

@@ -12,12 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Proxy is a [Link] over TCP. It listens on its own loopback port and forwards
-// whole requests and replies, with the faults of its script. Clients connect to
-// [Proxy.Addr].
+// Proxy is a [Link] over TCP. It listens on its own loopback port and forwards whole requests and replies, with the
+// faults of its script. Clients connect to [Proxy.Addr].
 //
-// CLIENT REPLY OFF and SKIP are not supported: the proxy would wait for a reply
-// that never comes.
+// CLIENT REPLY OFF and SKIP are not supported: the proxy would wait for a reply that never comes.
 type Proxy struct {
 	*Link
 	ports ports
@@ -27,31 +25,20 @@ type Proxy struct {
 	accepting sync.WaitGroup
 }
 
-// dialTimeout bounds the proxy's dial to its Redis. The kernel accepts
-// connections for a stopped process, so only another host could take long.
+// dialTimeout bounds the proxy's dial to its Redis. The kernel accepts connections for a stopped process, so only
+// another host could take long.
 const dialTimeout = 5 * time.Second
 
-// StartProxy starts a proxy in front of the Redis at target ("host:port"). The
-// target need not exist yet. The proxy dials it for each client connection, and
-// resets the connection if the dial fails.
-func StartProxy(target string) (*Proxy, error) {
+// NewProxy starts a proxy in front of the Redis at target ("host:port"), and closes it when the test ends. The target
+// need not exist yet. The proxy dials it for each client connection, and resets the connection if the dial fails.
+func NewProxy(tb TB, target string) *Proxy {
+	tb.Helper()
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	p := &Proxy{Link: newLink(func(ctx context.Context) (net.Conn, error) {
 		return dialer.DialContext(ctx, "tcp", target)
 	})}
 	var err error
 	if p.ports, err = onPorts(false, p.listen); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// NewProxy is [StartProxy] for a test: it fails the test on an error, and
-// closes the proxy when the test ends.
-func NewProxy(tb TB, target string) *Proxy {
-	tb.Helper()
-	p, err := StartProxy(target)
-	if err != nil {
 		tb.Fatalf("%v", err)
 	}
 	tb.Cleanup(p.Close)
@@ -67,9 +54,8 @@ func (p *Proxy) Client(tb TB, opts ...func(*redis.Options)) *redis.Client {
 	return Client(tb, p.Addr(), opts...)
 }
 
-// Refuse makes new connections fail with ECONNREFUSED, as if no Redis listens,
-// until it is called with false. Existing connections stay open; see
-// [Link.CutAll]. Only on systems other than Linux can another process take the port
+// Refuse makes new connections fail with ECONNREFUSED, as if no Redis listens, until it is called with false. Existing
+// connections stay open; see [Link.CutAll]. Only on systems other than Linux can another process take the port
 // meanwhile, which is an error.
 func (p *Proxy) Refuse(refuse bool) error {
 	p.lifecycle.Lock()
@@ -82,17 +68,14 @@ func (p *Proxy) Refuse(refuse bool) error {
 		return nil
 	}
 	var err error
-	if !poll(bindPatience, func() bool {
+	poll(bindPatience, func() bool {
 		err = p.listen(p.ports.main.number)
 		return !errors.Is(err, syscall.EADDRINUSE)
-	}) || err != nil {
-		return err
-	}
-	return nil
+	})
+	return err
 }
 
-// Close ends the proxy and its connections and waits for its goroutines. It is
-// idempotent.
+// Close ends the proxy and its connections and waits for its goroutines. It is idempotent.
 func (p *Proxy) Close() {
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()
@@ -126,8 +109,8 @@ func (p *Proxy) accept(l net.Listener) {
 		if err != nil {
 			return // closed; any other error on loopback would be permanent as well
 		}
-		// The dial needs no separate goroutine, for which Close would have to
-		// wait: on loopback a dial is answered at once.
+		// The dial needs no separate goroutine, for which Close would have to wait: on loopback a dial is answered at
+		// once.
 		server, err := p.dial(p.ctx)
 		if err != nil {
 			client.(*net.TCPConn).SetLinger(0)

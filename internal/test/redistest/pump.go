@@ -10,16 +10,14 @@ import (
 	"time"
 )
 
-// pump carries one client connection over a link. It has four goroutines with
-// one task each, so that no wait (for the network, for a delay, for Resume)
-// blocks another:
+// pump carries one client connection over a link. It has four goroutines with one task each, so that no wait (for the
+// network, for a delay, for Resume) blocks another:
 //
 //	client -> readRequests -> requests -> writeRequests -> server
 //	client <- writeReplies <- replies  <- readReplies   <- server
 //
-// All four end when stop is called. Without it they end one after the other, as
-// the two halves of a TCP connection do: the client's Close reaches Redis after
-// the requests in flight, and Redis's Close reaches the client after the replies
+// All four end when stop is called. Without it they end one after the other, as the two halves of a TCP connection do:
+// the client's Close reaches Redis after the requests in flight, and Redis's Close reaches the client after the replies
 // in flight.
 type pump struct {
 	link           *Link
@@ -51,8 +49,8 @@ type reply struct {
 	reset bool // close it with a reset, as Redis did
 }
 
-// waiter is the treatment of the next reply. A waiter with hangUp stands for no
-// reply: it closes the connection after the replies before it.
+// waiter is the treatment of the next reply. A waiter with hangUp stands for no reply: it closes the connection after
+// the replies before it.
 type waiter struct {
 	verdict Verdict
 	discard bool
@@ -97,8 +95,7 @@ func (p *pump) readRequests() {
 	for {
 		raw, cmd, err := readRequest(r)
 		if err != nil {
-			// A malformed request cannot be forwarded. It ends the
-			// connection, as in Redis.
+			// A malformed request cannot be forwarded. It ends the connection, as in Redis.
 			delay, _ := p.link.latency()
 			p.requests.push(request{last: true, due: after(delay)})
 			return
@@ -229,8 +226,7 @@ func (p *pump) hangUpIfDue() {
 	}
 }
 
-// hold waits until due and until the link is not paused. It returns false if the
-// connection was stopped meanwhile.
+// hold waits until due and until the link is not paused. It returns false if the connection was stopped meanwhile.
 func (p *pump) hold(due time.Time) bool {
 	if d := time.Until(due); !due.IsZero() && d > 0 {
 		timer := time.NewTimer(d)
@@ -249,8 +245,7 @@ func (p *pump) hold(due time.Time) bool {
 	}
 }
 
-// after returns the time in d; the zero time for no delay, without a read of the
-// clock.
+// after returns the time in d; the zero time for no delay, without a read of the clock.
 func after(d time.Duration) time.Time {
 	if d <= 0 {
 		return time.Time{}
@@ -258,19 +253,64 @@ func after(d time.Duration) time.Time {
 	return time.Now().Add(d)
 }
 
-// hasReply reports whether Redis answers the command with one reply. It confirms
-// subscriptions by pushes (RESP3) or messages (RESP2), one for each channel.
+// hasReply reports whether Redis answers the command with one reply. It confirms subscriptions by pushes (RESP3) or
+// messages (RESP2), one for each channel.
 func hasReply(name string) bool {
 	return name != "" && !strings.HasSuffix(name, "SUBSCRIBE")
 }
 
-// halfClose tells Redis that no more requests will come. Replies stay readable.
-// A full close of a socket with unread data would reset it, and Redis would drop
-// requests that it has not read yet.
+// halfClose tells Redis that no more requests will come. Replies stay readable. A full close of a socket with unread
+// data would reset it, and Redis would drop requests that it has not read yet.
 func halfClose(c net.Conn) {
 	if c, ok := c.(interface{ CloseWrite() error }); ok {
 		c.CloseWrite()
 		return
 	}
 	c.Close()
+}
+
+// queue is an unbounded FIFO. It is not a buffered channel, because a full channel would stop the reader in front of
+// it. A client that writes a whole pipeline before it reads could then never finish. The queue waits on a sync.Cond,
+// which a synctest bubble counts as blocked, unlike a mutex.
+type queue[T any] struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	items   []T
+	stopped bool
+}
+
+func newQueue[T any]() *queue[T] {
+	q := new(queue[T])
+	q.changed.L = &q.mu
+	return q
+}
+
+func (q *queue[T]) push(item T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.items = append(q.items, item)
+	q.changed.Signal()
+}
+
+// pop waits for an item. It returns false after stop, even if items are left.
+func (q *queue[T]) pop() (item T, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.items) == 0 && !q.stopped {
+		q.changed.Wait()
+	}
+	if q.stopped {
+		return item, false
+	}
+	item = q.items[0]
+	clear(q.items[:1]) // frees the bytes, because the array stays in memory
+	q.items = q.items[1:]
+	return item, true
+}
+
+func (q *queue[T]) stop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.stopped = true
+	q.changed.Broadcast()
 }

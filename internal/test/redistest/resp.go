@@ -6,50 +6,42 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 )
 
-// Limits of a frame. With them, a corrupt length cannot use up the memory of the
-// test binary. All messages of this library are much smaller.
+// Limits of a frame. With them, a corrupt length cannot use up the memory of the test binary. All messages of this
+// library are much smaller.
 const (
-	maxLine  = 64 << 10 // bytes of one line; Redis' own limit for inline commands
-	maxFrame = 64 << 20 // bytes of one whole request or reply
-	maxItems = 1 << 20  // elements of one aggregate; Redis' own limit for requests
+	maxFrame = 16 << 20 // bytes of one whole request or reply, and elements of one aggregate
 	maxDepth = 32       // nested aggregates; real replies have fewer than 8
 )
 
-// errMalformed is wrapped by every error that the bytes caused, as opposed to
-// the connection.
+// errMalformed is wrapped by every error that the bytes caused, as opposed to the connection.
 var errMalformed = errors.New("redistest: malformed RESP")
 
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errMalformed}, args...)...)
 }
 
-// readReply reads one whole RESP2 or RESP3 value and returns its bytes
-// unchanged. An attribute is read together with the value that it describes,
-// because a client does not count it as a reply. The streamed types of the RESP3
+// readReply reads one whole RESP2 or RESP3 value and returns its bytes unchanged. An attribute is read together with
+// the value that it describes, because a client does not count it as a reply. The streamed types of the RESP3
 // specification (lengths of "?") are refused: no Redis has ever sent one.
 //
-// The error is io.EOF when the input ends before a value, and
-// io.ErrUnexpectedEOF when it ends inside one.
+// The error is io.EOF when the input ends before a value, and io.ErrUnexpectedEOF when it ends inside one.
 func readReply(r *bufio.Reader) ([]byte, error) {
 	f := frame{r: r}
-	if err := f.value(0); err != nil {
-		return nil, f.ended(err)
-	}
-	return f.raw.Bytes(), nil
+	err := f.value(0)
+	return f.end(err)
 }
 
-// readRequest reads one whole request: an array of bulk strings, or an inline
-// command. args is empty for the empty requests that Redis skips without a
-// reply ("*0" and blank lines). Errors are those of readReply.
+// readRequest reads one whole request: an array of bulk strings, or an inline command. args is empty for the empty
+// requests that Redis skips without a reply ("*0" and blank lines). Errors are those of readReply.
 func readRequest(r *bufio.Reader) (raw []byte, args []string, err error) {
 	f := frame{r: r}
-	if args, err = f.request(); err != nil {
-		return nil, nil, f.ended(err)
-	}
-	return f.raw.Bytes(), args, nil
+	args, err = f.request()
+	raw, err = f.end(err)
+	return raw, args, err
 }
 
 // isPush reports whether a reply is a push, for which no request waits.
@@ -61,12 +53,15 @@ type frame struct {
 	raw bytes.Buffer
 }
 
-// ended returns io.ErrUnexpectedEOF if the input ended inside a value, else err.
-func (f *frame) ended(err error) error {
-	if errors.Is(err, io.EOF) && f.raw.Len() > 0 {
-		return io.ErrUnexpectedEOF
+// end returns the bytes, or an error.
+func (f *frame) end(err error) ([]byte, error) {
+	switch {
+	case err == nil:
+		return f.raw.Bytes(), nil
+	case errors.Is(err, io.EOF) && f.raw.Len() > 0:
+		return nil, io.ErrUnexpectedEOF
 	}
-	return err
+	return nil, err
 }
 
 func (f *frame) value(depth int) error {
@@ -80,47 +75,31 @@ func (f *frame) value(depth int) error {
 	if len(line) == 0 {
 		return malformed("empty line where a type was expected")
 	}
-	kind, rest := line[0], line[1:]
+	kind, per := line[0], 1
 	switch kind {
 	case '+', '-', ':', '_', '#', ',', '(':
 		return nil
 	case '$', '!', '=':
-		n, err := length(rest, maxFrame)
-		if err != nil || n < 0 {
-			return err
-		}
-		return f.payload(n)
+		_, _, err := f.payload(line[1:])
+		return err
 	case '*', '~', '>':
-		return f.items(rest, 1, depth)
-	case '%':
-		return f.items(rest, 2, depth)
-	case '|':
-		if err := f.items(rest, 2, depth); err != nil {
-			return err
-		}
-		// The value counts as a level. Otherwise a chain of attributes could
-		// recurse without limit.
-		return f.value(depth + 1)
+	case '%', '|':
+		per = 2
 	default:
 		return malformed("unknown type %q", kind)
 	}
+	n, err := length(line[1:])
+	for i := 0; err == nil && i < n*per; i++ {
+		err = f.value(depth + 1)
+	}
+	if err == nil && kind == '|' {
+		// The value counts as a level. Otherwise a chain of attributes could recurse without limit.
+		return f.value(depth + 1)
+	}
+	return err
 }
 
-// items reads an aggregate's elements, per for each unit of its length.
-func (f *frame) items(count []byte, per, depth int) error {
-	n, err := length(count, maxItems)
-	if err != nil {
-		return err
-	}
-	for range n * per { // a null array has length -1
-		if err := f.value(depth + 1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (f *frame) request() ([]string, error) {
+func (f *frame) request() (args []string, err error) {
 	first, err := f.r.Peek(1)
 	if err != nil {
 		return nil, err
@@ -133,39 +112,27 @@ func (f *frame) request() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := length(line[1:], maxItems)
-	if err != nil || n <= 0 {
-		return nil, err
-	}
-	// args grows with the arrived strings. It is not allocated from the announced
-	// length.
-	var args []string
-	for range n {
-		line, err := f.line()
-		if err != nil {
-			return nil, err
+	n, err := length(line[1:])
+	for i := 0; err == nil && i < n; i++ {
+		if line, err = f.line(); err != nil {
+			break
 		}
-		if len(line) == 0 || line[0] != '$' {
+		if !bytes.HasPrefix(line, []byte("$")) {
 			return nil, malformed("a request holds an element that is not a bulk string: %.20q", line)
 		}
-		size, err := length(line[1:], maxFrame)
+		text, null, err := f.payload(line[1:])
 		if err != nil {
 			return nil, err
 		}
-		if size < 0 {
+		if null {
 			return nil, malformed("a request holds a null")
 		}
-		if err := f.payload(size); err != nil {
-			return nil, err
-		}
-		end := f.raw.Len() - len("\r\n")
-		args = append(args, string(f.raw.Bytes()[end-size:end]))
+		args = append(args, string(text))
 	}
-	return args, nil
+	return args, err
 }
 
-// line reads up to CRLF and returns the bytes before it. They are valid until the
-// next read.
+// line reads up to CRLF and returns the bytes before it. They are valid until the next read.
 func (f *frame) line() ([]byte, error) {
 	line, err := f.inline()
 	if err != nil {
@@ -184,8 +151,6 @@ func (f *frame) inline() ([]byte, error) {
 		part, err := f.r.ReadSlice('\n')
 		f.raw.Write(part)
 		switch n := f.raw.Len(); {
-		case n-start > maxLine:
-			return nil, malformed("a line of more than %d bytes", maxLine)
 		case n > maxFrame:
 			return nil, malformed("more than %d bytes", maxFrame)
 		case err == nil:
@@ -196,39 +161,35 @@ func (f *frame) inline() ([]byte, error) {
 	}
 }
 
-// payload reads n bytes and the CRLF behind them.
-func (f *frame) payload(n int) error {
-	n += len("\r\n")
-	if f.raw.Len()+n > maxFrame {
-		return malformed("more than %d bytes", maxFrame)
+// payload reads a string of the given length, and the CRLF behind it. null is true for the length -1.
+func (f *frame) payload(size []byte) (text []byte, null bool, err error) {
+	n, err := length(size)
+	if err != nil || n < 0 {
+		return nil, n < 0, err
+	}
+	start := f.raw.Len()
+	if start+n > maxFrame {
+		return nil, false, malformed("more than %d bytes", maxFrame)
 	}
 	// CopyN grows the buffer with the arrived bytes, not with the announced length.
-	if _, err := io.CopyN(&f.raw, f.r, int64(n)); err != nil {
-		return err
+	if _, err := io.CopyN(&f.raw, f.r, int64(n+len("\r\n"))); err != nil {
+		return nil, false, err
 	}
-	if !bytes.HasSuffix(f.raw.Bytes(), []byte("\r\n")) {
-		return malformed("a string is longer than its length")
+	text, ok := bytes.CutSuffix(f.raw.Bytes()[start:], []byte("\r\n"))
+	if !ok {
+		return nil, false, malformed("a string is longer than its length")
 	}
-	return nil
+	return text, false, nil
 }
 
-// length parses a length: digits, or -1 for a null. It is stricter than strconv,
-// which accepts signs. It fails early on a number above the limit.
-func length(b []byte, limit int) (int, error) {
+// length parses a length: digits, or -1 for a null.
+func length(b []byte) (int, error) {
 	if string(b) == "-1" {
 		return -1, nil
 	}
-	n := 0
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, malformed("length %.20q", b)
-		}
-		if n = n*10 + int(c-'0'); n > limit {
-			return 0, malformed("length %.20q is over %d", b, limit)
-		}
+	n, err := strconv.ParseUint(string(b), 10, 32)
+	if err != nil || n > maxFrame {
+		return 0, malformed("length %.20q", b)
 	}
-	if len(b) == 0 {
-		return 0, malformed("a length is missing")
-	}
-	return n, nil
+	return int(n), nil
 }

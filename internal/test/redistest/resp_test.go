@@ -90,10 +90,10 @@ func TestReadReplyMalformed(t *testing.T) {
 		"$99999999999999999999\r\n",
 		"$?\r\n;1\r\na\r\n;0\r\n",
 		"*?\r\n.\r\n",
-		"*1048577\r\n",
-		fmt.Sprintf("$%d\r\n", maxFrame),
+		fmt.Sprintf("*%d\r\n", maxFrame+1),
+		fmt.Sprintf("$%d\r\n", maxFrame+1),
 		"*2\r\n:1\r\nx\r\n",
-		"+" + strings.Repeat("x", maxLine+1) + "\r\n",
+		"+" + strings.Repeat("x", maxFrame+1) + "\r\n",
 		strings.Repeat("*1\r\n", maxDepth+1) + ":1\r\n",
 		strings.Repeat("|0\r\n", maxDepth+1) + ":1\r\n",
 	} {

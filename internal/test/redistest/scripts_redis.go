@@ -10,8 +10,7 @@ import (
 	"github.com/yuin/gopher-lua"
 )
 
-// run runs a script and writes its reply. It reports whether the script has run to
-// its end.
+// run runs a script and writes its reply. It reports whether the script has run to its end.
 func (in *interpreter) run(
 	c *server.Peer, srv *server.Server, sha string, script *lua.FunctionProto, keys, argv []string,
 ) bool {
@@ -75,8 +74,8 @@ func write(c *server.Peer, value lua.LValue) {
 	}
 }
 
-// command runs the command in the arguments of redis.call, or of redis.pcall if
-// raise is false. It returns the number of results.
+// command runs the command in the arguments of redis.call, or of redis.pcall if raise is false. It returns the number
+// of results.
 func (in *interpreter) command(ctx any, raise bool) int {
 	l := in.lua
 	fail := func(text string) { l.Error(lua.LString(text+" script: "+in.sha+", &c."), 1) }

@@ -91,7 +91,18 @@ func (w *twins) same() {
 	}
 }
 
-// Texts that scripts runs itself.
+// runFast makes scripts run texts as if they were of this module.
+func runFast(texts ...string) {
+	for _, text := range texts {
+		p, err := compile(text)
+		if err != nil {
+			panic(err)
+		}
+		programs()[hexSum(text)] = p
+	}
+}
+
+// Texts that leave no trace in an interpreter.
 var fastTexts = []string{
 	``, `return`, `return nil`, `return true`, `return false`, `return 1, 2`, `return 3.99`, `return -3.99`,
 	`return 1e15`, `return 'text'`, `return ''`, `return {}`, `return {1, 'two', {3, {}}, true, false, nil, 7}`,
@@ -133,7 +144,7 @@ var fastTexts = []string{
 	`local got = {} for i = 1, 300 do got[i] = i end return got`,
 }
 
-// Texts that miniredis must run. Some would leave a trace in an interpreter.
+// Texts that miniredis runs. Some would leave a trace in an interpreter.
 var plainTexts = []string{
 	`x = 1 return x`, `return x`, `KEYS = nil return 1`, `redis = nil return 1`, `string = 'gone' return string`,
 	`function string() end return 1`, `rawset(_G, 'left', 1) return 1`, `return rawget(_G, 'left')`, `_G.left = 1`,
@@ -156,6 +167,7 @@ var plainTexts = []string{
 func TestScriptsEqualMiniredis(t *testing.T) {
 	rng := testenv.Rand(t)
 	w := newTwins(t)
+	runFast(fastTexts...)
 	texts := slices.Concat(fastTexts, plainTexts)
 	for _, text := range texts {
 		w.do("SCRIPT", "LOAD", text)
@@ -282,6 +294,7 @@ func TestScriptsOfThisModule(t *testing.T) {
 func TestScriptsFlushed(t *testing.T) {
 	w := newTwins(t)
 	const text = "return redis.call('INCR', KEYS[1])"
+	runFast(text)
 	for _, forget := range []string{"SYNC", "ASYNC"} {
 		if reply, fast := w.run(text, []string{"n"}, nil); fast || !strings.HasPrefix(reply, "-NOSCRIPT ") {
 			t.Errorf("before it is loaded: %q", reply)
@@ -299,6 +312,7 @@ func TestScriptsFlushed(t *testing.T) {
 // miniredis runs these calls, because of the connection or the arguments.
 func TestScriptsLeaveToMiniredis(t *testing.T) {
 	const text = "redis.call('INCR', 'n') return {redis.call('GET', KEYS[1] or 'n'), false}"
+	runFast(text)
 	id := hexSum(text)
 	call := []string{"EVALSHA", id, "0"}
 	for name, run := range map[string]struct {
@@ -350,6 +364,7 @@ func TestScriptsAreAtomic(t *testing.T) {
 		for i = 1, 20 do redis.call('SET', KEYS[1], n + i) end
 		redis.call('INCR', 'scripts')
 		return redis.call('GET', KEYS[1])`
+	runFast(text)
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		b := NewBubble(t)
@@ -395,7 +410,9 @@ func TestScriptWakesBlockedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		c := NewBubble(t).Client(nil)
-		push := redis.NewScript("return redis.call('RPUSH', KEYS[1], 'x')")
+		const text = "return redis.call('RPUSH', KEYS[1], 'x')"
+		runFast(text)
+		push := redis.NewScript(text)
 		push.Load(ctx, c)
 		start := time.Now()
 		got := make(chan []string, 1)
@@ -415,7 +432,9 @@ func TestScriptWhileServerCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBubble(t)
 		c := b.Client(func(o *redis.Options) { o.MaxRetries = -1 })
-		script := redis.NewScript("redis.call('INCR', 'n') return redis.call('GET', 'n')")
+		const text = "redis.call('INCR', 'n') return redis.call('GET', 'n')"
+		runFast(text)
+		script := redis.NewScript(text)
 		script.Load(t.Context(), c)
 		closed := make(chan struct{})
 		b.SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
@@ -441,7 +460,9 @@ func TestBubbleSetPreHook(t *testing.T) {
 		ctx := t.Context()
 		b := NewBubble(t)
 		c := b.Client(nil)
-		script := redis.NewScript("return redis.call('INCRBY', KEYS[1], ARGV[1])")
+		const text = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
+		runFast(text)
+		script := redis.NewScript(text)
 		script.Load(ctx, c)
 		var saw []string
 		b.SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {

@@ -18,91 +18,76 @@ import (
 // ErrNotInstalled is returned by [Start] when there is no redis-server in PATH.
 var ErrNotInstalled = errors.New("redistest: redis-server is not installed")
 
-// startPatience is generous: a server answers within 20 ms on an idle machine. The
-// whole time passes only if the start fails.
+// startPatience is generous: a server answers within 20 ms on an idle machine. The whole time passes only if the start
+// fails.
 const startPatience = 15 * time.Second
 
-// Server is a redis-server process on a loopback port. It has its own directory
-// and no persistence, so that a restart is empty. Its methods may be called from
-// any goroutine. Methods that change the process run one at a time. A Server
-// cannot be used inside a synctest bubble: the bubble's clock does not move
-// while a goroutine waits for a socket.
+// Server is a redis-server process on a loopback port. It has its own directory and no persistence, so that a restart
+// is empty. Its methods may be called from any goroutine. Methods that change the process run one at a time. A Server
+// cannot be used inside a synctest bubble: the bubble's clock does not move while a goroutine waits for a socket.
 type Server struct {
 	ports ports
 	dir   string
 	args  []string // from WithArgs
 	env   []string // from WithEnv
-	conf  string   // path of the file from WithConfig, or ""
+	conf  string   // from WithConfig
+	bus   bool     // from WithBus
 
 	mu     sync.Mutex
 	proc   *process // the last process that was started, running or not
-	starts int
 	closed bool
 }
 
 // Option is an option of a server.
-type Option func(*options)
+type Option func(*Server)
 
-type options struct {
-	args []string
-	env  []string
-	conf string
-	bus  bool
-}
-
-// WithArgs appends arguments to redis-server's command line, for example
-// WithArgs("--maxmemory", "2mb"). A later argument overrides an earlier one. The
-// arguments apply to restarts as well.
+// WithArgs appends arguments to redis-server's command line, for example WithArgs("--maxmemory", "2mb"). A later
+// argument overrides an earlier one. The arguments apply to restarts as well.
 func WithArgs(args ...string) Option {
-	return func(o *options) { o.args = append(o.args, args...) }
+	return func(s *Server) { s.args = append(s.args, args...) }
 }
 
-// WithBus is for a node of a cluster: the port of the cluster's bus, [BusOffset]
-// above the other one, is free as well, and is the server's own until
-// [Server.Close].
+// WithBus is for a node of a cluster: the port of the cluster's bus, [BusOffset] above the other one, is free as well,
+// and is the server's own until [Server.Close].
 func WithBus() Option {
-	return func(o *options) { o.bus = true }
+	return func(s *Server) { s.bus = true }
 }
 
 // WithEnv adds to the environment of the process, as "name=value".
 func WithEnv(env ...string) Option {
-	return func(o *options) { o.env = append(o.env, env...) }
+	return func(s *Server) { s.env = append(s.env, env...) }
 }
 
-// WithConfig gives the server its own configuration file, which it may rewrite,
-// as a Sentinel must. The arguments of the command line override the file.
+// WithConfig gives the server its own configuration file, which it may rewrite, as a Sentinel must. The arguments of
+// the command line override the file.
 func WithConfig(text string) Option {
-	return func(o *options) { o.conf = text }
+	return func(s *Server) { s.conf = text }
 }
 
-// Start starts a redis-server and waits until it answers. The caller must Close
-// it. Tests use [New].
+// Start starts a redis-server and waits until it answers. The caller must Close it. Tests use [New].
 func Start(opts ...Option) (*Server, error) {
-	var o options
+	var s Server
 	for _, opt := range opts {
-		opt(&o)
+		opt(&s)
 	}
-	dir, err := os.MkdirTemp("", "redistest-")
-	if err != nil {
+	var err error
+	if s.dir, err = os.MkdirTemp("", "redistest-"); err != nil {
 		return nil, fmt.Errorf("redistest: %w", err)
 	}
-	s := &Server{dir: dir, args: o.args, env: o.env}
-	if o.conf != "" {
-		s.conf = filepath.Join(dir, "redis.conf")
-		if err := os.WriteFile(s.conf, []byte(o.conf), 0o600); err != nil {
-			os.RemoveAll(dir)
-			return nil, fmt.Errorf("redistest: %w", err)
-		}
+	if s.conf != "" {
+		err = os.WriteFile(s.confPath(), []byte(s.conf), 0o600)
 	}
-	if s.ports, err = onPorts(o.bus, func(port int) error { return s.start(port) }); err != nil {
-		os.RemoveAll(dir)
+	if err == nil {
+		s.ports, err = onPorts(s.bus, func(port int) error { return s.start(port) })
+	}
+	if err != nil {
+		os.RemoveAll(s.dir)
 		return nil, err
 	}
-	return s, nil
+	return &s, nil
 }
 
-// New is [Start] for a test, with Close when the test ends. Without a
-// redis-server it behaves like [Need].
+// New is [Start] for a test, with Close when the test ends. Without a redis-server it behaves like [Need].
 func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
 	if Need(tb) == "" {
@@ -117,9 +102,8 @@ func New(tb TB, opts ...Option) *Server {
 	return s
 }
 
-// Need returns the path of redis-server, for tests that start one themselves.
-// Without redis-server the test is skipped with a clear message. If CI is set in
-// the environment, the test fails instead, so that a build server cannot pass
+// Need returns the path of redis-server, for tests that start one themselves. Without redis-server the test is skipped
+// with a clear message. If CI is set in the environment, the test fails instead, so that a build server cannot pass
 // without these tests.
 func Need(tb TB) string {
 	tb.Helper()
@@ -136,8 +120,7 @@ func Need(tb TB) string {
 
 const howToInstall = "Install it (apt-get install redis-server, or brew install redis)"
 
-// Addr returns "127.0.0.1:port". The port is the server's own until [Server.Close],
-// also while no process runs.
+// Addr returns "127.0.0.1:port". The port is the server's own until [Server.Close], also while no process runs.
 func (s *Server) Addr() string {
 	return loopback(s.ports.main.number)
 }
@@ -151,44 +134,34 @@ func (s *Server) Client(tb TB, opts ...func(*redis.Options)) *redis.Client {
 	return Client(tb, s.Addr(), opts...)
 }
 
-// Dir returns the server's directory. The server writes data files to it only if
-// its arguments turn persistence on. Close removes it.
+// Dir returns the server's directory. The server writes data files to it only if its arguments turn persistence on.
+// Close removes it.
 func (s *Server) Dir() string { return s.dir }
 
-// Running reports whether the process exists, stopped or not. It also becomes
-// false if the server exits without Kill or Close.
+// Running reports whether the process exists, stopped or not. It also becomes false if the server exits without Kill or
+// Close.
 func (s *Server) Running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proc != nil && !s.proc.exited()
 }
 
-// Starts returns the number of started processes: 1, plus 1 for each restart.
-func (s *Server) Starts() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.starts
-}
-
-// Log returns the server's log, over all restarts, for the message of a failing
-// test. It is empty after Close.
+// Log returns the server's log, over all restarts, for the message of a failing test. It is empty after Close.
 func (s *Server) Log() string {
 	b, _ := os.ReadFile(s.logPath())
 	return string(b)
 }
 
-// Kill ends the process with SIGKILL, also a stopped one, and returns when it
-// has exited. New connections are then refused, and existing ones are reset.
-// Kill does nothing if the server is not running.
+// Kill ends the process with SIGKILL, also a stopped one, and returns when it has exited. New connections are then
+// refused, and existing ones are reset. Kill does nothing if the server is not running.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kill()
 }
 
-// Restart kills the server if it runs, starts it on the same port, and waits
-// until it answers. The server is then empty, unless its arguments turn
-// persistence on.
+// Restart kills the server if it runs, starts it on the same port, and waits until it answers. The server is then
+// empty, unless its arguments turn persistence on.
 func (s *Server) Restart() error { return s.RestartWith() }
 
 // RestartWith is [Server.Restart] with more arguments, for this run only.
@@ -207,9 +180,8 @@ func (s *Server) RestartWith(args ...string) error {
 	return err
 }
 
-// Pause stops the process with SIGSTOP, and returns when it has stopped. The
-// kernel still accepts connections and bytes, but the server gives no answer.
-// On Windows, which has no such signal, Pause returns an error.
+// Pause stops the process with SIGSTOP, and returns when it has stopped. The kernel still accepts connections and
+// bytes, but the server gives no answer. On Windows, which has no such signal, Pause returns an error.
 func (s *Server) Pause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,16 +192,15 @@ func (s *Server) Pause() error {
 	return nil
 }
 
-// Resume continues a paused process with SIGCONT. The server then executes the
-// requests that arrived meanwhile. On a running process Resume does nothing.
+// Resume continues a paused process with SIGCONT. The server then executes the requests that arrived meanwhile. On a
+// running process Resume does nothing.
 func (s *Server) Resume() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.signal(continueSignal)
 }
 
-// Close kills the process in any state and removes its directory. It is
-// idempotent.
+// Close kills the process in any state and removes its directory. It is idempotent.
 func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,8 +223,7 @@ func (s *Server) kill() {
 	}
 }
 
-// start starts a process and waits until it answers. The error wraps EADDRINUSE
-// if another process has the port.
+// start starts a process and waits until it answers. The error wraps EADDRINUSE if another process has the port.
 func (s *Server) start(port int, more ...string) error {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -261,7 +231,7 @@ func (s *Server) start(port int, more ...string) error {
 	}
 	var args []string
 	if s.conf != "" {
-		args = append(args, s.conf)
+		args = append(args, s.confPath())
 	}
 	args = append(args,
 		"--port", strconv.Itoa(port),
@@ -282,8 +252,9 @@ func (s *Server) start(port int, more ...string) error {
 		return fmt.Errorf("%w; its log ends:\n%s", err, proc.logTail())
 	}
 	s.proc = proc
-	s.starts++
 	return nil
 }
 
 func (s *Server) logPath() string { return filepath.Join(s.dir, "redis.log") }
+
+func (s *Server) confPath() string { return filepath.Join(s.dir, "redis.conf") }

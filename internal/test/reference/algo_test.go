@@ -9,7 +9,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/internal/test/reference"
 	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
@@ -74,7 +73,7 @@ func TestTwinDecidesAsTheReference(t *testing.T) {
 			saw := map[string]int{}
 			for done := 0; done < testenv.Runs(4_000, 200_000) && !t.Failed(); done += 100 {
 				r := &run{t: t, rng: rng, saw: saw, limit: limits[rng.IntN(len(limits))], now: start + rng.Int64N(1e12)}
-				r.twin, r.model = twin{limit: r.limit}, reference.New(r.limit)
+				r.twin, r.model = twin{limit: r.limit}, New(r.limit)
 				for range 100 {
 					r.step()
 				}
@@ -95,7 +94,7 @@ type run struct {
 	rng   *rand.Rand
 	limit hybridlimit.Limit
 	twin  twin
-	model reference.Model
+	model Model
 	now   int64
 	saw   map[string]int
 }
@@ -229,7 +228,7 @@ func (r *run) step() {
 }
 
 // wait returns the µs from now until n units fit, if no other call comes.
-func (r *run) wait(m reference.Model, now, n, patience int64) int64 {
+func (r *run) wait(m Model, now, n, patience int64) int64 {
 	if n > r.limit.BurstSize() {
 		return algo.Never
 	}
@@ -249,7 +248,7 @@ func TestCoarseTicksAreOnTheSafeSide(t *testing.T) {
 			t.Fatalf("%v has ticks of %d µs", l, w.Tick)
 		}
 		for range testenv.Runs(50, 1000) {
-			now, m, s := start+rng.Int64N(1e12), reference.New(l), algo.State{}
+			now, m, s := start+rng.Int64N(1e12), New(l), algo.State{}
 			for range 50 {
 				now += rng.Int64N(w.Period / 10)
 				m = m.Load(now)

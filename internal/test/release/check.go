@@ -96,8 +96,8 @@ func indexOf(all []module, dir string) int {
 	return -1
 }
 
-// environment returns the environment of a consumer: no workspace, a module cache of its own, and the proxy of the checkout before
-// the modules that were downloaded already and the usual proxy.
+// environment returns the environment of a consumer: no workspace, a module cache of its own, and the proxy of the
+// checkout before the modules that were downloaded already and the usual proxy.
 func environment(ctx context.Context, work, proxy string) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE", "GOPROXY").Output()
 	if err != nil {

@@ -80,8 +80,8 @@ func (m module) released() bool {
 	return true
 }
 
-// version returns the version by which all modules require the released ones. The error has all requirements of another version,
-// and each replace directive: who uses a module does not see it, and go install refuses a module that has one.
+// version returns the version by which all modules require the released ones. The error has all requirements of another
+// version, and each replace directive: who uses a module does not see it, and go install refuses a module that has one.
 func version(all []module) (string, error) {
 	paths := map[string]bool{}
 	for _, m := range all {

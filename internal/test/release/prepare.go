@@ -16,8 +16,9 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// prepare checks that a version can be released, sets it in all modules, and prints what is left to do. It changes no tag and pushes
-// nothing. An error that is about the version, the tree or the changelog comes before anything is changed.
+// prepare checks that a version can be released, sets it in all modules, and prints what is left to do. It changes no
+// tag and pushes nothing. An error that is about the version, the tree or the changelog comes before anything is
+// changed.
 func prepare(ctx context.Context, root, version string, out io.Writer, gate func(context.Context, string, io.Writer) error) error {
 	all, err := modules(root)
 	if err != nil {
@@ -98,7 +99,8 @@ func ready(ctx context.Context, root, version string) error {
 	return errors.Join(errs...)
 }
 
-// setVersion makes all modules and go.work name the released modules by a version. It returns the files that it has changed.
+// setVersion makes all modules and go.work name the released modules by a version. It returns the files that it has
+// changed.
 func setVersion(root, version string, all []module) (changed []string, err error) {
 	write := func(name string, old, text []byte) error {
 		if bytes.Equal(old, text) {

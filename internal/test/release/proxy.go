@@ -10,8 +10,8 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// writeProxy makes a module proxy of released modules of the checkout, in the form that GOPROXY=file:// reads: a folder for each
-// module, with .info, .mod and .zip of one version.
+// writeProxy makes a module proxy of released modules of the checkout, in the form that GOPROXY=file:// reads: a folder
+// for each module, with .info, .mod and .zip of one version.
 func writeProxy(proxy, root, version string, all []module) error {
 	for _, m := range all {
 		if !m.released() {

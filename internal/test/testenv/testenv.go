@@ -4,8 +4,8 @@
 //	HYBRIDLIMIT_FULL  set: the tests take their full form, as in make search
 //	HYBRIDLIMIT_LONG  set: the tests take a form that is longer still, an hour for some
 //
-// This package draws no seed. make search draws one and prints it before the
-// first test starts, so that it is known even if the run is killed.
+// This package draws no seed. make search draws one and prints it before the first test starts, so that it is known
+// even if the run is killed.
 //
 // Package rapidseed gives the same seed to the checks of rapid.
 package testenv
@@ -40,8 +40,7 @@ func ParseSeed() (uint64, error) {
 	return seed, nil
 }
 
-// Seed returns HYBRIDLIMIT_SEED, or 1, and logs it in the form of an
-// environment variable.
+// Seed returns HYBRIDLIMIT_SEED, or 1, and logs it in the form of an environment variable.
 func Seed(tb TB) uint64 {
 	tb.Helper()
 	seed, err := ParseSeed()

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// Certify writes a certificate that signs itself, and its key, to files of a directory. Its
-// names are the DNS names, or localhost if there are none.
+// Certify writes a certificate that signs itself, and its key, to files of a directory. Its names are the DNS names, or
+// localhost if there are none.
 func Certify(t testing.TB, dir, name string, dnsNames ...string) (cert, key string) {
 	t.Helper()
 	if len(dnsNames) == 0 {
@@ -70,9 +70,8 @@ func Pool(t testing.TB, file string) *x509.CertPool {
 	return pool
 }
 
-// Proxy starts a TLS server in front of a server without TLS, and returns its port on
-// localhost. Clients need a certificate of the authorities in the file clientCA, if that is
-// not empty. It ends with the test.
+// Proxy starts a TLS server in front of a server without TLS, and returns its port on localhost. Clients need a
+// certificate of the authorities in the file clientCA, if that is not empty. It ends with the test.
 func Proxy(t testing.TB, cert, key, clientCA, to string) (port string) {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(cert, key)

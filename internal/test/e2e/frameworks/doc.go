@@ -1,4 +1,3 @@
-// Package frameworks tests the adapters for web frameworks that docs/http.md
-// shows. Each adapter is a package below this one. A test compares it with the
-// page.
+// Package frameworks tests the adapters for web frameworks that docs/http.md shows. Each adapter is a package below
+// this one. A test compares it with the page.
 package frameworks

@@ -83,8 +83,8 @@ func checkModule(root, dir string) (n int, found []string, err error) {
 	return n, found, nil
 }
 
-// load type-checks the packages that match patterns in the module at dir, with their tests. overlay has files that are not
-// on the disk.
+// load type-checks the packages that match patterns in the module at dir, with their tests. overlay has files that are
+// not on the disk.
 func load(root, dir string, overlay map[string][]byte, patterns ...string) ([]*packages.Package, error) {
 	return packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedDeps |

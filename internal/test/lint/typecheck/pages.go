@@ -18,9 +18,8 @@ type block struct {
 	page string
 	line int
 	text string
-	// given has the parameters of the function around a fragment, from the
-	// comment above it: <!-- go: r *http.Request -->. "return T" in it is the
-	// result type.
+	// given has the parameters of the function around a fragment, from the comment above it: <!-- go: r *http.Request
+	// -->. "return T" in it is the result type.
 	given string
 }
 

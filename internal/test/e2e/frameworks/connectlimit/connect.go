@@ -12,8 +12,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/httplimit"
 )
 
-// ConnectDenied returns a Config.Denied that answers a call with an error of its
-// protocol: Connect, gRPC or gRPC-Web. The options are those of the handlers.
+// ConnectDenied returns a Config.Denied that answers a call with an error of its protocol: Connect, gRPC or gRPC-Web.
+// The options are those of the handlers.
 func ConnectDenied(opts ...connect.HandlerOption) func(http.ResponseWriter, *http.Request, httplimit.Denial) {
 	writer := connect.NewErrorWriter(opts...)
 	return func(w http.ResponseWriter, r *http.Request, d httplimit.Denial) {

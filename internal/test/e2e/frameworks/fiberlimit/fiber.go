@@ -1,9 +1,8 @@
 // Package fiberlimit has the adapter for fiber v3 of docs/http.md.
 //
-// Fiber's own adaptor.HTTPMiddleware is not used for three reasons. It overwrites the lines
-// of a repeated request field with the last one. It starts a goroutine for each request, so
-// that the recovery does not receive the value of a panic. It costs 1.6 to 2 times as much:
-// medians of 6.4 µs and 13 µs a request on an AMD EPYC with 2 shared cores, by
+// Fiber's own adaptor.HTTPMiddleware is not used for three reasons. It overwrites the lines of a repeated request field
+// with the last one. It starts a goroutine for each request, so that the recovery does not receive the value of a
+// panic. It costs 1.6 to 2 times as much: medians of 6.4 µs and 13 µs a request on an AMD EPYC with 2 shared cores, by
 //
 //	cd internal/test/e2e/frameworks && go test -tags search -run '^$' -bench Fiber -count 7
 package fiberlimit

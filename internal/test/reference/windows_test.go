@@ -1,4 +1,4 @@
-package reference
+package reference_test
 
 import (
 	"maps"
@@ -7,8 +7,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Windows counts by window. A fixed window starts with the excess over Rate of the window before. A sliding window estimates
-// the trailing window.
+// Windows counts by window. A fixed window starts with the excess over Rate of the window before. A sliding window
+// estimates the trailing window.
 type Windows struct {
 	sliding      bool
 	rate, period int64

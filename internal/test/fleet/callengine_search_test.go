@@ -1,8 +1,8 @@
 //go:build search && !race
 
-// TestKinds runs the same limiters under the race detector.
+// TestKindsOfCalls runs the same limiters under the race detector.
 
-package callfleet
+package fleet
 
 import (
 	"math"
@@ -22,9 +22,9 @@ func TestEngineIsTheLimiter(t *testing.T) {
 		}
 		s := small(Engine, load)
 		s.Span = 12 * time.Second
-		e := Run(t, s)
+		e := RunCalls(t, s)
 		s.Kind = Limiter
-		l := Run(t, s)
+		l := RunCalls(t, s)
 		for what, pair := range map[string][2]int64{"admitted": {e.Admitted, l.Admitted}, "messages": {e.Messages, l.Messages}, "waited": {e.Waited, l.Waited}} {
 			if math.Abs(float64(pair[0]-pair[1])) > part*float64(pair[1]) {
 				t.Errorf("load %v: %s: engine %d, limiter %d", load, what, pair[0], pair[1])

@@ -1,11 +1,16 @@
-// Package agenda is virtual time for simulations: functions run at their times, in order, without a wait. The product does not
-// import it.
-package agenda
+package fleet
 
-import "container/heap"
+import (
+	"container/heap"
+	"testing/synctest"
+	"time"
+)
 
-// Agenda has functions that run at given times. The zero Agenda has none. It is not safe for concurrent use.
+// Agenda is the virtual time of a fleet: functions that run at their times, in order. The zero Agenda has none. It is
+// not safe for concurrent use.
 type Agenda struct {
+	// Await waits until a time (ns) comes. nil: no goroutine has a clock, so the time comes at once.
+	Await func(until int64)
 	// Now is the time (ns): that of the function that runs.
 	Now int64
 
@@ -13,7 +18,8 @@ type Agenda struct {
 	entries entries
 }
 
-// At plans f for a time (ns). A time that is over stands for Now. Functions of one time run in the order in which they were planned.
+// At plans f for a time (ns). A time that is over stands for Now. Functions of one time run in the order in which they
+// were planned.
 func (a *Agenda) At(t int64, f func()) {
 	a.planned++
 	heap.Push(&a.entries, entry{max(t, a.Now), a.planned, f})
@@ -26,10 +32,26 @@ func (a *Agenda) After(d int64, f func()) { a.At(a.Now+d, f) }
 func (a *Agenda) Run(until int64) {
 	for len(a.entries) > 0 && a.entries[0].t <= until {
 		e := heap.Pop(&a.entries).(entry)
-		a.Now = e.t
+		a.come(e.t)
 		e.f()
 	}
-	a.Now = until
+	a.come(until)
+}
+
+func (a *Agenda) come(t int64) {
+	if a.Await != nil {
+		a.Await(t)
+	}
+	a.Now = t
+}
+
+// inBubble returns an Await for a bubble, in ns since start. A function then runs when all goroutines wait for the
+// clock, so everything else at the same instant has happened before it.
+func inBubble(start time.Time) func(int64) {
+	return func(until int64) {
+		time.Sleep(time.Duration(until) - time.Since(start))
+		synctest.Wait()
+	}
 }
 
 type entry struct {

@@ -1,4 +1,4 @@
-package reference
+package reference_test
 
 import (
 	"math/big"
@@ -6,8 +6,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Bucket is the generic cell rate algorithm in its form with a theoretical arrival time. It is also the leaky queue: the next
-// free place of the queue is the same number.
+// Bucket is the generic cell rate algorithm in its form with a theoretical arrival time. It is also the leaky queue:
+// the next free place of the queue is the same number.
 type Bucket struct {
 	queue bool
 	each  *big.Rat // µs per unit

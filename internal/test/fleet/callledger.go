@@ -1,4 +1,4 @@
-package callfleet
+package fleet
 
 import (
 	"slices"
@@ -6,24 +6,25 @@ import (
 	"time"
 )
 
-// ledger counts the calls and the messages of a run. Times are ns since the start of the processes. It is safe for concurrent use.
-type ledger struct {
+// callLedger counts the calls and the messages of a run. Times are ns since the start of the processes. It is safe for
+// concurrent use.
+type callLedger struct {
 	from, until int64 // of the steady part
 
 	mu      sync.Mutex // guards the fields below
-	report  Report
+	report  CallReport
 	waits   []int64
 	running []int64 // by key
 }
 
-func newLedger(s Scenario) *ledger {
-	return &ledger{from: lead + int64(s.Steady), until: lead + int64(s.Span), running: make([]int64, s.Keys)}
+func newCallLedger(s CallScenario) *callLedger {
+	return &callLedger{from: lead + int64(s.Steady), until: lead + int64(s.Span), running: make([]int64, s.Keys)}
 }
 
-func (l *ledger) steady(at int64) bool { return at >= l.from && at < l.until }
+func (l *callLedger) steady(at int64) bool { return at >= l.from && at < l.until }
 
 // came counts a call that comes.
-func (l *ledger) came(c *call) {
+func (l *callLedger) came(c *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.report.Open++
@@ -33,7 +34,7 @@ func (l *ledger) came(c *call) {
 }
 
 // admitted counts a call that begins to run.
-func (l *ledger) admitted(c *call, now int64) {
+func (l *callLedger) admitted(c *flight, now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.decided(c)
@@ -49,48 +50,40 @@ func (l *ledger) admitted(c *call, now int64) {
 }
 
 // denied counts a call that does not run.
-func (l *ledger) denied(c *call) {
+func (l *callLedger) denied(c *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.decided(c)
 }
 
-func (l *ledger) decided(c *call) {
+func (l *callLedger) decided(c *flight) {
 	if c.done {
-		panic("callfleet: a call is decided twice")
+		panic("fleet: a call is decided twice")
 	}
 	c.done = true
 	l.report.Open--
 }
 
 // ended counts a call that has run.
-func (l *ledger) ended(c *call) {
+func (l *callLedger) ended(c *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running[c.key]--
 }
 
-// sent counts a message.
-func (l *ledger) sent(at int64, ops int) {
+// sent counts a message with a number of ops, and the renewals of a call that has ended.
+func (l *callLedger) sent(at, ops, renewals int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.steady(at) {
 		l.report.Messages++
-		l.report.Ops += int64(ops)
-	}
-}
-
-// renewed counts renewals of a call that has ended.
-func (l *ledger) renewed(at, n int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.steady(at) {
-		l.report.Renewals += n
+		l.report.Ops += ops
+		l.report.Renewals += renewals
 	}
 }
 
 // total returns the report at the end.
-func (l *ledger) total() Report {
+func (l *callLedger) total() CallReport {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.report

@@ -1,4 +1,4 @@
-package algo_test
+package reference_test
 
 import (
 	"math/big"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
-	"github.com/hybridlimit/hybridlimit/internal/test/reference"
 )
 
 // windowRules switches off rules for windows. Each test with a rule off shows the failure
@@ -27,7 +26,7 @@ type windowFleet struct {
 	rules  windowRules
 	window algo.Window
 	state  algo.State
-	truth  reference.Model
+	truth  Model
 	credit int64
 	procs  []*windowProc
 	now    int64
@@ -54,7 +53,7 @@ type windowProc struct {
 
 func newWindowFleet(rng *rand.Rand, l hybridlimit.Limit, rules windowRules) *windowFleet {
 	f := &windowFleet{
-		rng: rng, rules: rules, window: algo.WindowOf(l), truth: reference.New(l), credit: 2,
+		rng: rng, rules: rules, window: algo.WindowOf(l), truth: New(l), credit: 2,
 		now: start + rng.Int64N(1e9), excess: new(big.Rat),
 	}
 	for range 3 {

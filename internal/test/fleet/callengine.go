@@ -1,4 +1,4 @@
-package callfleet
+package fleet
 
 import (
 	"fmt"
@@ -8,32 +8,30 @@ import (
 )
 
 const (
-	period = second // of the heartbeats
-	tags   = 16     // of a hub, by default
+	beatEvery = second // of the heartbeats
+	tags      = 16     // of a hub, by default
 )
 
 // engine is a fleet of processes with the engine that ships, and Redis.
 type engine struct {
-	w     *world
-	procs []*process
+	w     *callWorld
+	procs []*member
 	redis [tags]permitstest.Memory
 	beats map[string]int64 // µs; the last heartbeat of each process
 }
 
-func newEngine(w *world) *engine {
+func newEngine(w *callWorld) *engine {
 	e := &engine{w: w, beats: map[string]int64{}}
 	for i := range w.s.Processes {
-		e.procs = append(e.procs, newProcess(e, i))
+		e.procs = append(e.procs, newMember(e, i))
 	}
-	for key := range w.s.Keys { // so that Redis learns each tag before the load
-		w.At(2*second, func() { w.come(&call{at: w.Now, key: key}) })
-	}
+	w.teach()
 	return e
 }
 
-func (e *engine) acquire(c *call) { e.procs[c.process].acquire(c) }
+func (e *engine) acquire(c *flight) { e.procs[c.process].acquire(c) }
 
-func (e *engine) release(c *call) {
+func (e *engine) release(c *flight) {
 	p := e.procs[c.process]
 	if h := p.hold(c.key); h.Release(1) {
 		p.settle(h)
@@ -52,8 +50,8 @@ func (e *engine) beat(process string, p permits.Pulse) (beats []int64) {
 	return beats
 }
 
-// process is the shell around the engine of one process.
-type process struct {
+// member is the shell around the engine of one process.
+type member struct {
 	e       *engine
 	id      string
 	member  permits.Member
@@ -79,30 +77,30 @@ type holding struct {
 // waiter is a call that waits.
 type waiter struct {
 	permits.Waiter
-	call *call
+	call *flight
 }
 
-func newProcess(e *engine, index int) *process {
-	p := &process{e: e, id: fmt.Sprintf("p%d", index), keys: make([]*holding, e.w.s.Keys), member: permits.Member{Period: period}}
-	e.w.After(e.w.rnd.Int64N(period), p.beat)
+func newMember(e *engine, index int) *member {
+	p := &member{e: e, id: fmt.Sprintf("p%d", index), keys: make([]*holding, e.w.s.Keys), member: permits.Member{Period: beatEvery}}
+	e.w.After(e.w.rnd.Int64N(beatEvery), p.beat)
 	return p
 }
 
 // hold returns the holding of a key.
-func (p *process) hold(key int) *holding {
+func (p *member) hold(key int) *holding {
 	if p.keys[key] == nil {
 		p.keys[key] = &holding{name: fmt.Sprint("k", key), tag: key % tags}
 	}
 	return p.keys[key]
 }
 
-func (p *process) conditions() *permits.Conditions {
+func (p *member) conditions() *permits.Conditions {
 	s := p.e.w.s
-	return &permits.Conditions{Standing: p.member.Standing(), Limit: s.Limit, Procs: int64(s.Processes), Period: period}
+	return &permits.Conditions{Standing: p.member.Standing(), Limit: s.Limit, Procs: int64(s.Processes), Period: beatEvery}
 }
 
 // acquire lets a call come. After Scenario.Wait it waits only for an answer that is on its way, as in hybrid.
-func (p *process) acquire(c *call) {
+func (p *member) acquire(c *flight) {
 	w, h := p.e.w, p.hold(c.key)
 	if h.Acquire(p.conditions(), 1, w.Now) != permits.Waits {
 		w.admit(c)
@@ -121,13 +119,13 @@ func (p *process) acquire(c *call) {
 }
 
 // settle does all that is due at a key.
-func (p *process) settle(h *holding) {
+func (p *member) settle(h *holding) {
 	w, c := p.e.w, p.conditions()
 	for x := h.Next(c, w.Now); x != nil; x = h.Next(c, w.Now) {
 		w.admit(x.Caller.(*waiter).call)
 	}
 	for x := h.Denied(c, w.Now); x != nil; x = h.Denied(c, w.Now) {
-		w.deny(x.Caller.(*waiter).call)
+		w.ledger.denied(x.Caller.(*waiter).call)
 	}
 	if h.Settle(c, w.Now) {
 		p.lanes[h.tag].Add(h)
@@ -139,7 +137,7 @@ func (p *process) settle(h *holding) {
 }
 
 // plan plans a settle. An earlier one takes the place of a later one.
-func (p *process) plan(h *holding, t int64) {
+func (p *member) plan(h *holding, t int64) {
 	h.planned, h.wakes = true, t
 	p.e.w.At(t, func() {
 		if h.planned && h.wakes == t {
@@ -150,19 +148,19 @@ func (p *process) plan(h *holding, t int64) {
 }
 
 // send sends what is due to a tag.
-func (p *process) send(tag int) {
+func (p *member) send(tag int) {
 	l, w := &p.lanes[tag], p.e.w
 	if l.hears || !l.Due() {
 		return
 	}
 	c := p.conditions()
-	m, keys := l.Take(p.id, period, w.Now)
+	m, keys := l.Take(p.id, beatEvery, w.Now)
 	names := make([]string, len(keys))
 	for i, h := range keys {
 		m.Ops = append(m.Ops, h.Op(c, w.Now))
 		names[i] = h.name
 	}
-	w.ledger.sent(w.Now, len(keys))
+	w.ledger.sent(w.Now, int64(len(keys)), 0)
 	w.exchange(func() func() {
 		redis := &p.e.redis[tag]
 		redis.Expire(p.e.micros())
@@ -175,13 +173,13 @@ func (p *process) send(tag int) {
 }
 
 // hear takes the answer to a message.
-func (p *process) hear(tag int, m permits.Message, keys []*holding, a permits.Answer) {
+func (p *member) hear(tag int, m permits.Message, keys []*holding, a permits.Answer) {
 	l, w, held := &p.lanes[tag], p.e.w, 0
 	for i, h := range keys {
 		heard := h.Hear(p.conditions(), m.Ops[i], a.Replies[i], m.Number, w.Now, w.rnd.Float64())
 		held += heard.Held
 		if heard.Lost {
-			panic("callfleet: Redis has lost something")
+			panic("fleet: Redis has lost something")
 		}
 		if holders := h.Holders(); len(holders) > 0 {
 			p.member.Suspect(holders, w.Now)
@@ -201,7 +199,7 @@ func (p *process) hear(tag int, m permits.Message, keys []*holding, a permits.An
 }
 
 // beat sends a heartbeat, and so on.
-func (p *process) beat() {
+func (p *member) beat() {
 	w, sent := p.e.w, p.e.w.Now
 	pulse := p.member.Beat(sent)
 	w.exchange(func() func() {
@@ -219,11 +217,12 @@ func (p *process) beat() {
 			p.accuse()
 		}
 	})
-	w.After(period, p.beat)
+	w.After(beatEvery, p.beat)
 }
 
-// accuse takes the holdings of dead processes off. No process dies, so it finds none, and forgets the refusals that are too old.
-func (p *process) accuse() {
+// accuse takes the holdings of dead processes off. No process dies, so it finds none, and forgets the refusals that are
+// too old.
+func (p *member) accuse() {
 	all := p.accuses
 	p.accuses = nil
 	for _, h := range all {

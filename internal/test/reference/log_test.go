@@ -1,4 +1,4 @@
-package reference
+package reference_test
 
 import (
 	"math/big"
@@ -66,7 +66,8 @@ func (l *Log) Owe(now, n, _ int64) bool {
 	return true
 }
 
-// Refund implements Model. With a time it takes the units from the entry of that time, otherwise from the oldest entries first.
+// Refund implements Model. With a time it takes the units from the entry of that time, otherwise from the oldest
+// entries first.
 func (l *Log) Refund(now, n, at int64) {
 	for i := range l.entries {
 		if e := &l.entries[i]; now-e.at < l.period && (at == 0 || at == e.at) {

@@ -1,33 +1,32 @@
-package callfleet
+package fleet
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 )
 
 // small is a fleet of four processes with ten calls at once.
-func small(kind Kind, load float64) Scenario {
-	return Scenario{
+func small(kind Kind, load float64) CallScenario {
+	return CallScenario{
 		Seed: 1, Kind: kind, Processes: 4, Limit: 10, Keys: 1, Lasts: 50 * time.Millisecond, Load: load, Wait: 20 * time.Millisecond,
 		Latency: 500 * time.Microsecond, Span: 4 * time.Second, Steady: time.Second,
 	}
 }
 
-// TestKinds runs each kind below and above its limit. All get the same calls, and none admits more at once than the limit.
-func TestKinds(t *testing.T) {
+// TestKindsOfCalls runs each kind below and above its limit. All get the same calls, and none admits more at once than the limit.
+func TestKindsOfCalls(t *testing.T) {
 	for _, load := range []float64{0.5, 1.5} {
-		calls := Run(t, small(Central, load)).Calls
-		for _, kind := range []Kind{Engine, Limiter, SortedSet, Central} {
-			r := Run(t, small(kind, load))
+		calls := RunCalls(t, small(CentralExact, load)).Calls
+		for _, kind := range []Kind{Engine, Limiter, SortedSet, CentralExact} {
+			r := RunCalls(t, small(kind, load))
 			if r.Calls != calls || r.Open != 0 || r.Admitted == 0 || r.Admitted > r.Calls || r.Waited > r.Admitted || r.Half > r.Slow {
 				t.Errorf("%s, load %v: %+v of %d calls", kind, load, r, calls)
 			}
 			if r.Most > 10 || load > 1 && r.Most < 10 {
 				t.Errorf("%s, load %v: %d calls at once of 10", kind, load, r.Most)
 			}
-			if (r.Messages > 0) != (kind != Central) || r.Ops < r.Messages {
+			if (r.Messages > 0) != (kind != CentralExact) || r.Ops < r.Messages {
 				t.Errorf("%s, load %v: %d ops in %d messages", kind, load, r.Ops, r.Messages)
 			}
 		}
@@ -36,14 +35,14 @@ func TestKinds(t *testing.T) {
 
 // TestEqualRuns checks that a run of virtual time depends on its seed alone.
 func TestEqualRuns(t *testing.T) {
-	for _, kind := range []Kind{Engine, SortedSet, Central} {
+	for _, kind := range []Kind{Engine, SortedSet, CentralExact} {
 		s := small(kind, 0.95)
-		first := Run(t, s)
-		if again := Run(t, s); first != again {
+		first := RunCalls(t, s)
+		if again := RunCalls(t, s); first != again {
 			t.Errorf("%s: %+v, and then %+v", kind, first, again)
 		}
 		s.Seed = 2
-		if other := Run(t, s); first == other {
+		if other := RunCalls(t, s); first == other {
 			t.Errorf("%s: two seeds give %+v", kind, first)
 		}
 	}
@@ -53,7 +52,7 @@ func TestEqualRuns(t *testing.T) {
 func TestCallsOfTheSortedSet(t *testing.T) {
 	s := small(SortedSet, 1.5)
 	s.Steady = 0
-	r := Run(t, s)
+	r := RunCalls(t, s)
 	running := float64(r.Calls+r.Admitted) - float64(r.Messages) // at the end of the span
 	if running < 0 || running > 10 {
 		t.Errorf("%+v", r)
@@ -62,9 +61,9 @@ func TestCallsOfTheSortedSet(t *testing.T) {
 
 // TestCentralIsAQueue compares the semaphore without patience with Erlang's formula for the part that is denied.
 func TestCentralIsAQueue(t *testing.T) {
-	s := small(Central, 0.95)
+	s := small(CentralExact, 0.95)
 	s.Wait, s.Span = 0, 400*time.Second
-	r := Run(t, s)
+	r := RunCalls(t, s)
 	load, denied := 0.95*10, 1.0
 	for i := 1.0; i <= 10; i++ {
 		denied = load * denied / (i + load*denied)
@@ -76,48 +75,49 @@ func TestCentralIsAQueue(t *testing.T) {
 
 // TestStartIsSteady checks that long calls run from the start of the load on, as many as on average.
 func TestStartIsSteady(t *testing.T) {
-	s := small(Central, 0.5)
+	s := small(CentralExact, 0.5)
 	s.Limit, s.Lasts, s.Steady, s.Span = 1000, 600*time.Second, 0, 2*time.Second
-	if r := Run(t, s); r.Most < 480 || r.Most > 520 {
+	if r := RunCalls(t, s); r.Most < 480 || r.Most > 520 {
 		t.Errorf("%d calls run at once after 2 s, want 500", r.Most)
 	}
 }
 
 // open is a limiter that admits all calls.
-type open struct{ w *world }
+type open struct{ w *callWorld }
 
-func (o open) acquire(c *call) { o.w.admit(c) }
-func (open) release(*call)     {}
+func (o open) acquire(c *flight) { o.w.admit(c) }
+func (open) release(*flight)     {}
 
 // lost is a limiter that forgets calls.
 type lost struct{}
 
-func (lost) acquire(*call) {}
-func (lost) release(*call) {}
+func (lost) acquire(*flight) {}
+func (lost) release(*flight) {}
 
 // TestBrokenLimitersAreSeen plays a limiter without a limit, and one that decides nothing.
 func TestBrokenLimitersAreSeen(t *testing.T) {
 	s := small("", 1.5)
-	play := func(subject func(*world) subject) Report {
-		w := &world{s: s, rnd: rand.New(rand.NewPCG(1, 1)), ledger: newLedger(s)}
-		w.subject = subject(w)
-		return w.play()
+	play := func(subject func(*callWorld) callLimiter) CallReport {
+		w := newCallWorld(s)
+		w.limiter = subject(w)
+		w.play()
+		return w.ledger.total()
 	}
-	if r := play(func(w *world) subject { return open{w} }); r.Most <= 10 {
+	if r := play(func(w *callWorld) callLimiter { return open{w} }); r.Most <= 10 {
 		t.Errorf("%d calls at once without a limit", r.Most)
 	}
-	if r := play(func(*world) subject { return lost{} }); r.Open == 0 || r.Admitted > 0 {
+	if r := play(func(*callWorld) callLimiter { return lost{} }); r.Open == 0 || r.Admitted > 0 {
 		t.Errorf("%+v without a decision", r)
 	}
 }
 
-func TestScenariosAreChecked(t *testing.T) {
+func TestCallScenariosAreChecked(t *testing.T) {
 	if err := small(Engine, 1).validate(); err != nil {
 		t.Error(err)
 	}
-	for _, spoil := range []func(*Scenario){
-		func(s *Scenario) { s.Processes = 0 }, func(s *Scenario) { s.Limit = 0 }, func(s *Scenario) { s.Keys = 0 },
-		func(s *Scenario) { s.Lasts = 0 }, func(s *Scenario) { s.Load = 0 }, func(s *Scenario) { s.Span = s.Steady },
+	for _, spoil := range []func(*CallScenario){
+		func(s *CallScenario) { s.Processes = 0 }, func(s *CallScenario) { s.Limit = 0 }, func(s *CallScenario) { s.Keys = 0 },
+		func(s *CallScenario) { s.Lasts = 0 }, func(s *CallScenario) { s.Load = 0 }, func(s *CallScenario) { s.Span = s.Steady },
 	} {
 		s := small(Engine, 1)
 		if spoil(&s); s.validate() == nil {
