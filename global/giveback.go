@@ -12,11 +12,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// NotReturnedError lists units that a denied or failed hybridlimit.AllowAll had
-// taken, and that may still be taken. Redis did not answer the message that gives
-// them back, so Redis may or may not have applied it. If it did not, the units come
-// back as the limits refill. A Refund of the units risks that they are given back
-// twice.
+// NotReturnedError lists units that a denied or failed hybridlimit.AllowAll had taken, and that may still be taken.
+// Redis did not answer the message that gives them back, so Redis may or may not have applied it. If it did not, the
+// units come back as the limits refill. A Refund of the units risks that they are given back twice.
 type NotReturnedError struct {
 	Asks []hybridlimit.Ask // the taken units; Result is not set
 	Err  error             // the cause; wraps hybridlimit.ErrUnavailable
@@ -40,8 +38,7 @@ func (e *NotReturnedError) Error() string {
 // Unwrap returns the cause.
 func (e *NotReturnedError) Unwrap() error { return e.Err }
 
-// giveBack gives the units of all groups back, with one message for each group,
-// concurrently.
+// giveBack gives the units of all groups back, with one message for each group, concurrently.
 func giveBack(ctx context.Context, timeout time.Duration, groups [][]*part) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()

@@ -8,18 +8,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// History returns the admissions of key that a sliding log still counts, the
-// oldest first. Each has its exact time by Redis's clock, and the request id set
-// by hybridlimit.WithRequestID. Units that were given back and denied calls are
+// History returns the admissions of key that a sliding log still counts, the oldest first. Each has its exact time by
+// Redis's clock, and the request id set by hybridlimit.WithRequestID. Units that were given back and denied calls are
 // not in it. Other algorithms keep no log; their error is ErrUnsupported.
 //
-// History sends one message for every 250 entries. Each message may take
-// Config.Timeout, and keeps Redis busy for up to a millisecond. All entries are
-// held in memory: at most as many as the limit has units, or twice as many in
-// debt.
+// History sends one message for every 250 entries. Each message may take Config.Timeout, and keeps Redis busy for up to
+// a millisecond. All entries are held in memory: at most as many as the limit has units, or twice as many in debt.
 //
-// History is no snapshot. Between two messages the oldest entries may expire, and
-// as many entries newer than the first message may stand at the end.
+// History is no snapshot. Between two messages the oldest entries may expire, and as many entries newer than the first
+// message may stand at the end.
 func (l *Limiter) History(ctx context.Context, key string) ([]hybridlimit.Admission, error) {
 	t, err := l.of(key, 1)
 	if err != nil {

@@ -6,9 +6,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Inspect reads the state of key in Redis and takes nothing. The String of the
-// KeyState is the answer that a call for one unit would get, with the reason.
-// Inspect costs three messages.
+// Inspect reads the state of key in Redis and takes nothing. The String of the KeyState is the answer that a call for
+// one unit would get, with the reason. Inspect costs three messages.
 func (l *Limiter) Inspect(ctx context.Context, key string) (hybridlimit.KeyState, error) {
 	t, err := l.of(key, 1)
 	if err != nil {

@@ -8,10 +8,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// AllowLimit is AllowN under a limit that comes with the call, such as the quota in
-// the caller's token. The key's usage stays: its level, in units, survives, capped at
-// the burst of the limit of the next call. A bucket refills at the rate of the last
-// limit until a call brings another one.
+// AllowLimit is AllowN under a limit that comes with the call, such as the quota in the caller's token. The key's usage
+// stays: its level, in units, survives, capped at the burst of the limit of the next call. A bucket refills at the rate
+// of the last limit until a call brings another one.
 func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error) {
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
@@ -28,8 +27,8 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 	return res, err
 }
 
-// AllowAtMost takes the available units of key, at most n. Result.Granted is their
-// number. Allowed is false if there is none.
+// AllowAtMost takes the available units of key, at most n. Result.Granted is their number. Allowed is false if there is
+// none.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	t, err := l.of(key, n)
 	if err != nil {
@@ -60,9 +59,8 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	return res, nil
 }
 
-// Charge debits the actual cost of a call afterwards, unconditionally. n may exceed
-// the burst, but the debt is at most one burst. With an error, the units may or may
-// not have been debited.
+// Charge debits the actual cost of a call afterwards, unconditionally. n may exceed the burst, but the debt is at most
+// one burst. With an error, the units may or may not have been debited.
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	t, err := l.of(key, n)
 	if err != nil {
@@ -75,11 +73,10 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	return res, err
 }
 
-// SetLimit changes the limit of every key that has no limit of its own, at once,
-// in this process. A key's usage stays: its level, in units, survives, capped at
-// the new burst, and refills at the new rate from now on. A change is never a free
-// refill. The algorithm cannot change: a limit of another one is ErrInvalid.
-// Unlimited() and Blocked() are always accepted.
+// SetLimit changes the limit of every key that has no limit of its own, at once, in this process. A key's usage stays:
+// its level, in units, survives, capped at the new burst, and refills at the new rate from now on. A change is never a
+// free refill. The algorithm cannot change: a limit of another one is ErrInvalid. Unlimited() and Blocked() are always
+// accepted.
 func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed

@@ -11,22 +11,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/gate"
 )
 
-// NoKey is the answer to a call without a key. A call has no key if every Limit.Key
-// returns "", or if the Key of a Required limit does. NoKey is NoKeyDeny, NoKeyPass,
-// or a code other than OK:
+// NoKey is the answer to a call without a key. A call has no key if every Limit.Key returns "", or if the Key of a
+// Required limit does. NoKey is NoKeyDeny, NoKeyPass, or a code other than OK:
 //
 //	grpclimit.Config{NoKey: grpclimit.NoKey(codes.Unauthenticated)}
 type NoKey uint32
 
 // The answers other than a code.
 const (
-	// NoKeyDeny answers ResourceExhausted with QuotaFailure, and asks gRPC's retries to stop. It is
-	// the zero value because a client can often leave out its key; if such a call
-	// were admitted, the client would have no limit.
+	// NoKeyDeny answers ResourceExhausted with QuotaFailure, and asks gRPC's retries to stop. It is the zero value
+	// because a client can often leave out its key; if such a call were admitted, the client would have no limit.
 	NoKeyDeny NoKey = 0
-	// NoKeyPass passes the call to the handler without a limit. It is for keys that
-	// a client cannot leave out. It contradicts a Required limit, so UnaryServer
-	// and StreamServer return an error for both.
+	// NoKeyPass passes the call to the handler without a limit. It is for keys that a client cannot leave out. It
+	// contradicts a Required limit, so UnaryServer and StreamServer return an error for both.
 	NoKeyPass NoKey = 1 << 16
 )
 
@@ -60,8 +57,7 @@ var (
 	errNoKey   = errors.New("grpclimit: a required limit has no key for the call")
 )
 
-// withoutKey answers a call without a key according to Config.NoKey. Nil: the call
-// passes.
+// withoutKey answers a call without a key according to Config.NoKey. Nil: the call passes.
 func (s *server) withoutKey(ctx context.Context, c Call, stream grpc.ServerStream, err error) error {
 	level := slog.LevelWarn
 	if s.cfg.NoKey == NoKeyPass {

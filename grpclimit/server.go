@@ -10,20 +10,18 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/gate"
 )
 
-// UnaryServer returns an interceptor that applies all limits to each unary call, and
-// then asks Config.Shedder. Its error (ErrInvalid) lists everything wrong with the
-// arguments.
+// UnaryServer returns an interceptor that applies all limits to each unary call, and then asks Config.Shedder. Its
+// error (ErrInvalid) lists everything wrong with the arguments.
 //
-// A call that meets the same limit in two interceptors of a chain counts once: with its
-// largest cost. Limits are the same if they have the same Limiter, name and key, and the
-// call the same class and the same limit of Limit.Of. The call is known by its context,
-// so a call that a handler makes inside the process with its own context counts as the
-// handler's. That costs a mark in the context, which a call has only if a limiter or the
-// Shedder is in two or more interceptors of unary calls, or of streams. So one interceptor
-// that stands in a chain twice counts twice. Each message of a stream counts once too.
+// A call that meets the same limit in two interceptors of a chain counts once: with its largest cost. Limits are the
+// same if they have the same Limiter, name and key, and the call the same class and the same limit of Limit.Of. The
+// call is known by its context, so a call that a handler makes inside the process with its own context counts as the
+// handler's. That costs a mark in the context, which a call has only if a limiter or the Shedder is in two or more
+// interceptors of unary calls, or of streams. So one interceptor that stands in a chain twice counts twice. Each
+// message of a stream counts once too.
 //
-// The interceptor is safe for concurrent use and starts no goroutines. docs/grpc.md
-// has the time that a limit adds to a call.
+// The interceptor is safe for concurrent use and starts no goroutines. docs/grpc.md has the time that a limit adds to a
+// call.
 func UnaryServer(cfg Config, limits ...Limit) (grpc.UnaryServerInterceptor, error) {
 	s, err := newServer(cfg, limits, true)
 	if err != nil {
@@ -32,9 +30,8 @@ func UnaryServer(cfg Config, limits ...Limit) (grpc.UnaryServerInterceptor, erro
 	return s.unary, nil
 }
 
-// StreamServer returns an interceptor that applies all limits to each stream: at
-// its start, or for each message that it receives (Limit.PerMessage). The rest is
-// as in UnaryServer, without the Shedder.
+// StreamServer returns an interceptor that applies all limits to each stream: at its start, or for each message that it
+// receives (Limit.PerMessage). The rest is as in UnaryServer, without the Shedder.
 func StreamServer(cfg Config, limits ...Limit) (grpc.StreamServerInterceptor, error) {
 	s, err := newServer(cfg, limits, false)
 	if err != nil {
@@ -147,10 +144,9 @@ func (s *server) class(ctx context.Context, c Call) string {
 	return s.cfg.Class(ctx, c)
 }
 
-// partsOf appends a part for each limit that applies to the call. Free ones are
-// left out, unless the cost is per message: that is known only later. It returns
-// errNoLimit or errNoKey if a key is missing. Units that interceptors around have counted
-// are left out too.
+// partsOf appends a part for each limit that applies to the call. Free ones are left out, unless the cost is per
+// message: that is known only later. It returns errNoLimit or errNoKey if a key is missing. Units that interceptors
+// around have counted are left out too.
 func (s *server) partsOf(ctx context.Context, c Call, class string, streamed bool, around *gate.Mark, parts []gate.Part) ([]gate.Part, error) {
 	applied := false
 	for i := range s.limits {
@@ -186,8 +182,8 @@ func (s *server) partsOf(ctx context.Context, c Call, class string, streamed boo
 	return parts, nil
 }
 
-// admit asks the limits of a call or of a message, and waits for its place in all
-// queues. Its error is the status of the call.
+// admit asks the limits of a call or of a message, and waits for its place in all queues. Its error is the status of
+// the call.
 func (s *server) admit(ctx context.Context, parts []gate.Part, stream grpc.ServerStream) error {
 	answer := s.gate.Ask(ctx, parts)
 	switch {

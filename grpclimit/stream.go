@@ -72,8 +72,7 @@ type counted struct {
 	around, mark *gate.Mark // of the interceptors around, and of the last message here; nil: none
 }
 
-// RecvMsg receives a message and takes its units. gRPC allows one RecvMsg at a
-// time, so the fields need no lock.
+// RecvMsg receives a message and takes its units. gRPC allows one RecvMsg at a time, so the fields need no lock.
 func (c *counted) RecvMsg(m any) error {
 	if c.ended != nil {
 		return c.ended

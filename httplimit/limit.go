@@ -24,8 +24,7 @@ type limit struct {
 	written atomic.Pointer[[]*policyItem] // a cache of at most maxItems
 }
 
-// newLimit returns the limit for limits[i], which is l. shared is its part that
-// does not depend on HTTP.
+// newLimit returns the limit for limits[i], which is l. shared is its part that does not depend on HTTP.
 func newLimit(i int, l Limit, shared gate.Limit) *limit {
 	made := &limit{Limit: shared, key: l.Key, required: l.Required, cost: l.Cost, of: l.Of, bucket: l.Bucket}
 	if l.Required {
@@ -42,13 +41,12 @@ type policyItem struct {
 	secret bool // not published
 }
 
-// maxItems bounds the cached items of a limit. With LimitFor there is one per tier.
-// Further items are formatted for each request.
+// maxItems bounds the cached items of a limit. With LimitFor there is one per tier. Further items are formatted for
+// each request.
 const maxItems = 16
 
-// item returns the item for a part, from the cache if possible. Without a describer
-// it uses the Result, and returns nil if that has no figures. given is the limit that
-// came with the request, or nil.
+// item returns the item for a part, from the cache if possible. Without a describer it uses the Result, and returns nil
+// if that has no figures. given is the limit that came with the request, or nil.
 func (l *limit) item(part *gate.Part, given *hybridlimit.Limit) *policyItem {
 	var p hybridlimit.Policy
 	describer, res := l.describer, &part.Res

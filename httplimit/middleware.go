@@ -6,21 +6,18 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/gate"
 )
 
-// New returns a middleware that applies all limits to each request, and then asks
-// Config.Shedder. Its error
+// New returns a middleware that applies all limits to each request, and then asks Config.Shedder. Its error
 // (ErrInvalid) lists everything wrong with the arguments.
 //
-// A request that meets the same limit twice in a chain of handlers counts once: with its
-// largest cost. Limits are the same if they have the same Limiter, name and key, and the
-// request the same class and the same limit of Limit.Of. The request is known by its
-// context, so requests that a handler makes from it for other handlers count as that one.
-// Middleware that replaces the context makes a request count twice. A handler gets a copy
-// of the request (WithContext) if a limiter or the Shedder stands in two or more places; a
-// middleware has one place for each handler that it wraps. Middleware around it then does
-// not see what the handler sets in the request, such as Request.Pattern.
+// A request that meets the same limit twice in a chain of handlers counts once: with its largest cost. Limits are the
+// same if they have the same Limiter, name and key, and the request the same class and the same limit of Limit.Of. The
+// request is known by its context, so requests that a handler makes from it for other handlers count as that one.
+// Middleware that replaces the context makes a request count twice. A handler gets a copy of the request (WithContext)
+// if a limiter or the Shedder stands in two or more places; a middleware has one place for each handler that it wraps.
+// Middleware around it then does not see what the handler sets in the request, such as Request.Pattern.
 //
-// The handlers are safe for concurrent use and start no goroutines. docs/http.md
-// has the time that a limit adds to a request.
+// The handlers are safe for concurrent use and start no goroutines. docs/http.md has the time that a limit adds to a
+// request.
 func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 	shared, err := checked(cfg, limits)
 	if err != nil {
@@ -112,9 +109,8 @@ func (g *middleware) pass(w http.ResponseWriter, r *http.Request, next http.Hand
 	next.ServeHTTP(w, r)
 }
 
-// partsOf appends a part for each limit that applies to the request and has a cost
-// other than 0, less the units for which middleware around counted it.
-// It returns ErrNoLimit or ErrNoKey if a key is missing.
+// partsOf appends a part for each limit that applies to the request and has a cost other than 0, less the units for
+// which middleware around counted it. It returns ErrNoLimit or ErrNoKey if a key is missing.
 func (g *middleware) partsOf(r *http.Request, class string, around *gate.Mark, parts []gate.Part) ([]gate.Part, error) {
 	applied := false
 	for i, l := range g.limits {

@@ -9,24 +9,20 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/gate"
 )
 
-// NoKey is the answer to a request without a key. A request has no key if every
-// Limit.Key returns "" (ErrNoLimit), or if the Key of a Required limit does
-// (ErrNoKey). NoKey is NoKeyDeny, NoKeyPass, or a status of 400 to 599:
+// NoKey is the answer to a request without a key. A request has no key if every Limit.Key returns "" (ErrNoLimit), or
+// if the Key of a Required limit does (ErrNoKey). NoKey is NoKeyDeny, NoKeyPass, or a status of 400 to 599:
 //
 //	httplimit.Config{NoKey: http.StatusUnauthorized}
 type NoKey int
 
 // The answers other than a status.
 const (
-	// NoKeyDeny answers 429, without Retry-After. It is the zero value because a
-	// client can often leave out its key; if such a request were admitted, the
-	// client would have no limit. The status is not a 5xx, because the server
-	// works and any client can cause this answer.
+	// NoKeyDeny answers 429, without Retry-After. It is the zero value because a client can often leave out its key; if
+	// such a request were admitted, the client would have no limit. The status is not a 5xx, because the server works
+	// and any client can cause this answer.
 	NoKeyDeny NoKey = 0
-	// NoKeyPass passes the request without a limit, to the Shedder if there is one
-	// and to the handler. It is for keys
-	// that a client cannot leave out. It contradicts a Required limit, so New
-	// returns an error for both.
+	// NoKeyPass passes the request without a limit, to the Shedder if there is one and to the handler. It is for keys
+	// that a client cannot leave out. It contradicts a Required limit, so New returns an error for both.
 	NoKeyPass NoKey = 1
 )
 
@@ -56,11 +52,10 @@ func (k NoKey) status() int {
 
 // The failures of requests for which no limiter was asked.
 var (
-	// ErrNoLimit is the failure of a request to which no limit applies: every Key
-	// returned "", and Skip did not exempt the request.
+	// ErrNoLimit is the failure of a request to which no limit applies: every Key returned "", and Skip did not exempt
+	// the request.
 	ErrNoLimit = errors.New("httplimit: no limit applies to the request")
-	// ErrNoKey is the failure of a request if the Key of a Required limit returned
-	// "".
+	// ErrNoKey is the failure of a request if the Key of a Required limit returned "".
 	ErrNoKey = errors.New("httplimit: a required limit has no key for the request")
 )
 
@@ -81,8 +76,8 @@ func (g *middleware) withoutKey(w http.ResponseWriter, r *http.Request, class st
 	g.refuse(w, r, g.cfg.NoKey.status(), err)
 }
 
-// logNoKey logs a request without a key. With NoKeyPass the level is Debug, because
-// the Config asks for such requests to be admitted.
+// logNoKey logs a request without a key. With NoKeyPass the level is Debug, because the Config asks for such requests
+// to be admitted.
 func (g *middleware) logNoKey(r *http.Request, err error) {
 	level := slog.LevelWarn
 	if g.cfg.NoKey == NoKeyPass {

@@ -9,9 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/gate"
 )
 
-// place asks the Shedder for a place for a request that the limits have admitted.
-// ok is false if the request has its answer. The permit is zero if the Shedder
-// failed and FailOpen admits the request.
+// place asks the Shedder for a place for a request that the limits have admitted. ok is false if the request has its
+// answer. The permit is zero if the Shedder failed and FailOpen admits the request.
 func (g *middleware) place(w http.ResponseWriter, r *http.Request, class string, parts []gate.Part) (permit hybridlimit.Permit, ok bool) {
 	permit, res, err := g.cfg.Shedder.Acquire(r.Context(), class)
 	switch {
@@ -31,8 +30,7 @@ func (g *middleware) place(w http.ResponseWriter, r *http.Request, class string,
 	return hybridlimit.Permit{}, false
 }
 
-// shed answers a request that the Shedder has shed. It is a 503, because the client
-// has not exceeded a quota.
+// shed answers a request that the Shedder has shed. It is a 503, because the client has not exceeded a quota.
 func (g *middleware) shed(w http.ResponseWriter, r *http.Request, res hybridlimit.Result) {
 	d := Denial{Status: http.StatusServiceUnavailable, Result: res}
 	retry := g.retryAfter(&res)

@@ -31,8 +31,7 @@ func (f *File) Name() string { return f.name }
 // Limiters returns the names of the limiters in the file, sorted.
 func (f *File) Limiters() []string { return slices.Sorted(maps.Keys(f.limiters)) }
 
-// Settings returns the settings of all limiters, by name, for Hub.SetSettings. The
-// maps are the caller's.
+// Settings returns the settings of all limiters, by name, for Hub.SetSettings. The maps are the caller's.
 func (f *File) Settings() map[string]hybrid.Settings {
 	all := make(map[string]hybrid.Settings, len(f.limiters))
 	for name, l := range f.limiters {
@@ -71,8 +70,8 @@ type entry struct {
 	Fallback string            `json:"fallback,omitempty"`
 }
 
-// String returns the content as JSON with sorted names. Parse reads it back, if it is
-// no longer than MaxSize. Files with equal texts have equal settings and plans.
+// String returns the content as JSON with sorted names. Parse reads it back, if it is no longer than MaxSize. Files
+// with equal texts have equal settings and plans.
 func (f *File) String() string {
 	all := make(map[string]entry, len(f.limiters))
 	for name, l := range f.limiters {

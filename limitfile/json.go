@@ -11,12 +11,10 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// MaxSize is the length of the longest valid file, in bytes: 4 MiB. That is room for
-// about 100 000 keys.
+// MaxSize is the length of the longest valid file, in bytes: 4 MiB. That is room for about 100 000 keys.
 const MaxSize = 4 << 20
 
-// maxDepth is the deepest nesting that is read. A valid file has three objects inside
-// each other.
+// maxDepth is the deepest nesting that is read. A valid file has three objects inside each other.
 const maxDepth = 8
 
 // Parse reads a file in JSON. The name stands for the file in errors. The error is a
@@ -48,9 +46,9 @@ func Parse(name string, data []byte) (*File, error) {
 // bom is the byte order mark of UTF-8. Editors on Windows write it.
 const bom = "\ufeff"
 
-// CheckText returns an error for content that is no text of a file in any format:
-// empty, longer than MaxSize, with a NUL byte, or not UTF-8. It is for parsers of
-// other formats. A byte order mark of UTF-8 is accepted, and a parser should skip it.
+// CheckText returns an error for content that is no text of a file in any format: empty, longer than MaxSize, with a
+// NUL byte, or not UTF-8. It is for parsers of other formats. A byte order mark of UTF-8 is accepted, and a parser
+// should skip it.
 func CheckText(name string, data []byte) error {
 	var bad hybridlimit.Violations
 	switch at := firstInvalid(data); {

@@ -15,16 +15,14 @@ const (
 	Other
 )
 
-// Node is a value in a file, with its place. Parsers of other formats than JSON make
-// a tree of Nodes for Build. Names may be duplicate and values may be invalid: Build
-// reports them.
+// Node is a value in a file, with its place. Parsers of other formats than JSON make a tree of Nodes for Build. Names
+// may be duplicate and values may be invalid: Build reports them.
 type Node struct {
 	// Kind is the kind of the value.
 	Kind Kind
 	// Line is the number of the value's line, from 1.
 	Line int
-	// Text is the string of a Text, "true" or "false" of a Bool, and the value as
-	// written of an Other.
+	// Text is the string of a Text, "true" or "false" of a Bool, and the value as written of an Other.
 	Text string
 	// Members are those of an Object, in the order of the file.
 	Members []Member

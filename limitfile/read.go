@@ -10,8 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// readFile reads a file of at most MaxSize bytes. It refuses all that is no regular
-// file before it opens it: opening a pipe waits for a writer.
+// readFile reads a file of at most MaxSize bytes. It refuses all that is no regular file before it opens it: opening a
+// pipe waits for a writer.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// refused returns the error of a hub that has refused the settings of a file. It has
-// the lines of the file, if the error says which settings are wrong.
+// refused returns the error of a hub that has refused the settings of a file. It has the lines of the file, if the
+// error says which settings are wrong.
 func (f *File) refused(err error) error {
 	b := &builder{name: f.name}
 	for _, e := range parts(err) {

@@ -18,8 +18,7 @@ func (c *call) answer(req *pb.RateLimitRequest) *pb.RateLimitResponse {
 	return compose(req, c.verdicts, &c.s.options)
 }
 
-// small has the messages of a response of up to two descriptors. One allocation is
-// cheaper than one for each message.
+// small has the messages of a response of up to two descriptors. One allocation is cheaper than one for each message.
 type small struct {
 	response pb.RateLimitResponse
 	statuses [2]pb.RateLimitResponse_DescriptorStatus
@@ -29,9 +28,8 @@ type small struct {
 	headerAt [3]*core.HeaderValue
 }
 
-// compose makes a response of verdicts, one for each descriptor. It is a function of its
-// arguments and of the clock: the count of a fixed window that was not used yet says
-// nothing about the end of the window.
+// compose makes a response of verdicts, one for each descriptor. It is a function of its arguments and of the clock:
+// the count of a fixed window that was not used yet says nothing about the end of the window.
 func compose(req *pb.RateLimitRequest, verdicts []verdict, o *Options) *pb.RateLimitResponse {
 	var statuses []pb.RateLimitResponse_DescriptorStatus
 	var resets []durationpb.Duration
@@ -101,8 +99,8 @@ func (v *verdict) status(to *pb.RateLimitResponse_DescriptorStatus, reset *durat
 	}
 }
 
-// left returns the units left, as the protocol has them. A request for more units than
-// are left is over, and then no unit is left for the client.
+// left returns the units left, as the protocol has them. A request for more units than are left is over, and then no
+// unit is left for the client.
 func (v *verdict) left() uint32 {
 	if v.over {
 		return 0
@@ -110,8 +108,8 @@ func (v *verdict) left() uint32 {
 	return clamp(v.remaining)
 }
 
-// untilReset returns the seconds until the count is as unused. For a window whose end is
-// not known it uses the clock of this process.
+// untilReset returns the seconds until the count is as unused. For a window whose end is not known it uses the clock of
+// this process.
 func (v *verdict) untilReset() int64 {
 	if v.reset > 0 || v.algorithm != hybridlimit.AlgFixedWindow && v.algorithm != hybridlimit.AlgBlocked {
 		return v.reset
@@ -142,10 +140,9 @@ func (h *headers) add(name, value string) {
 	h.list = append(h.list, one)
 }
 
-// draft adds RateLimit and RateLimit-Policy, and Retry-After to a denial. The fields
-// leave out limits that do not hold for the fleet, and rules in shadow: the client need
-// not obey them. RateLimit of a denial has only limits that deny, because the draft
-// forbids a t that ends after Retry-After.
+// draft adds RateLimit and RateLimit-Policy, and Retry-After to a denial. The fields leave out limits that do not hold
+// for the fleet, and rules in shadow: the client need not obey them. RateLimit of a denial has only limits that deny,
+// because the draft forbids a t that ends after Retry-After.
 func (h *headers) draft(verdicts []verdict, denied, quota bool) {
 	var retry int64
 	forever := false
@@ -194,8 +191,8 @@ func (h *headers) draft(verdicts []verdict, denied, quota bool) {
 	}
 }
 
-// legacy adds the headers of envoyproxy/ratelimit, about the limit with the fewest units
-// left. In a denial that is the last limit that denies.
+// legacy adds the headers of envoyproxy/ratelimit, about the limit with the fewest units left. In a denial that is the
+// last limit that denies.
 func (h *headers) legacy(verdicts []verdict, statuses []*pb.RateLimitResponse_DescriptorStatus, o *Options) {
 	var least *pb.RateLimitResponse_DescriptorStatus
 	denied := false

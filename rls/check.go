@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxValue is the length of the longest domain, key or value of a request, in bytes.
-// Envoy's headers are at most 60 KiB by default. gRPC bounds the request as a whole.
+// maxValue is the length of the longest domain, key or value of a request, in bytes. Envoy's headers are at most 60 KiB
+// by default. gRPC bounds the request as a whole.
 const maxValue = 64 << 10
 
 // check returns the error of a request that is not decided. It does no other work.

@@ -7,9 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Collector returns the metrics of the service for Prometheus, under the names that the
-// exporter of envoyproxy/ratelimit gives them. README.md lists them. The metrics of the
-// limiters are those of the hub: see hybrid.HubConfig.MeterProvider.
+// Collector returns the metrics of the service for Prometheus, under the names that the exporter of
+// envoyproxy/ratelimit gives them. README.md lists them. The metrics of the limiters are those of the hub: see
+// hybrid.HubConfig.MeterProvider.
 func (s *Service) Collector() prometheus.Collector { return collector{s.metrics} }
 
 type collector struct{ m *metrics }
@@ -45,8 +45,8 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// hitLabels are the labels of the counters of a rule. Levels below the second are added
-// up, as in the exporter of envoyproxy/ratelimit.
+// hitLabels are the labels of the counters of a rule. Levels below the second are added up, as in the exporter of
+// envoyproxy/ratelimit.
 type hitLabels struct{ domain, key1, key2 string }
 
 // Collect implements prometheus.Collector.
@@ -91,8 +91,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 
 var ipv4 = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 
-// labelsOf splits a metric name as the exporter of envoyproxy/ratelimit does: at dots
-// that are not in an address.
+// labelsOf splits a metric name as the exporter of envoyproxy/ratelimit does: at dots that are not in an address.
 func labelsOf(name string) hitLabels {
 	name = strings.ToValidUTF8(strings.NewReplacer(":", "_", "|", "_").Replace(name), "_")
 	name = ipv4.ReplaceAllStringFunc(name, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// maxSeries bounds the names under which rules count. With detailed_metric and
-	// value_to_metric the values of requests make names.
+	// maxSeries bounds the names under which rules count. With detailed_metric and value_to_metric the values of
+	// requests make names.
 	maxSeries = 10_000
 	// maxDomains bounds the unknown domains that have a counter of their own.
 	maxDomains = 100
@@ -45,8 +45,8 @@ func newMetrics() *metrics {
 // rule returns the counters of a metric name.
 func (m *metrics) rule(name string) *ruleCounts { return m.rules.get(name) }
 
-// override returns the counters of the limits that requests to a domain bring. The
-// values of the requests make no series.
+// override returns the counters of the limits that requests to a domain bring. The values of the requests make no
+// series.
 func (m *metrics) override(domain string) *ruleCounts { return m.rules.get(domain + ".override") }
 
 // unknownDomain counts a request to a domain without rules.

@@ -6,12 +6,11 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// overrides has the last limit of each key whose limit comes with the requests. A
-// limiter asks for it with LimitFor. An LRU bounds their number: the next request of a
-// key that was forgotten stores its limit again.
+// overrides has the last limit of each key whose limit comes with the requests. A limiter asks for it with LimitFor. An
+// LRU bounds their number: the next request of a key that was forgotten stores its limit again.
 //
-// AllowLimit of a limiter is not enough: it cannot be asked together with other limits,
-// and Peek and Refund have no such form.
+// AllowLimit of a limiter is not enough: it cannot be asked together with other limits, and Peek and Refund have no
+// such form.
 type overrides struct {
 	of *lru.Cache[string, hybridlimit.Limit]
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// Service is a rate limit service for Envoy. It is safe for concurrent use. Without
-// rules it answers every request with OK.
+// Service is a rate limit service for Envoy. It is safe for concurrent use. Without rules it answers every request with
+// OK.
 type Service struct {
 	pb.UnimplementedRateLimitServiceServer
 
@@ -27,9 +27,8 @@ type Service struct {
 	state     atomic.Pointer[state]
 }
 
-// New returns a service on a hub, without rules. It makes limiters of the hub as the
-// rules need them, with names that begin with "rls.". The caller shuts the hub down, after
-// the last request.
+// New returns a service on a hub, without rules. It makes limiters of the hub as the rules need them, with names that
+// begin with "rls.". The caller shuts the hub down, after the last request.
 func New(hub *hybrid.Hub, o Options) (*Service, error) {
 	bad := o.violations()
 	if hub == nil {
@@ -71,10 +70,9 @@ func (s *Service) limitFor(k kind, key string) hybridlimit.Limit {
 
 // ShouldRateLimit decides a request. It implements pb.RateLimitServiceServer.
 //
-// The errors are gRPC errors: InvalidArgument for a request that cannot be decided,
-// Canceled and DeadlineExceeded if the context ends while the request waits, and
-// Unavailable after the hub was closed or by Options.FailError. A request that ends with
-// its context takes nothing from the rule for which it waited.
+// The errors are gRPC errors: InvalidArgument for a request that cannot be decided, Canceled and DeadlineExceeded if
+// the context ends while the request waits, and Unavailable after the hub was closed or by Options.FailError. A request
+// that ends with its context takes nothing from the rule for which it waited.
 func (s *Service) ShouldRateLimit(ctx context.Context, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
 	s.metrics.requests.Add(1)
 	if err := s.check(req); err != nil {

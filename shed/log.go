@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// calm is the time without a shed call after which a class is reported as served
-// again. It bounds the log to two lines per class in that time.
+// calm is the time without a shed call after which a class is reported as served again. It bounds the log to two lines
+// per class in that time.
 const calm = 5 * time.Second
 
 // shedding is the state of one class in the log.
@@ -19,8 +19,8 @@ type shedding struct {
 	last  time.Time // the last tick with a shed call
 }
 
-// report writes a line for each class that begins to be shed, or is served again.
-// It is called once per tick, by one goroutine.
+// report writes a line for each class that begins to be shed, or is served again. It is called once per tick, by one
+// goroutine.
 func (s *Shedder) report() {
 	now := time.Now()
 	for _, c := range s.classes[1:] {
@@ -43,8 +43,7 @@ func (s *Shedder) report() {
 	}
 }
 
-// write writes a line. The default logger is looked up at each line, because a
-// program may set it later.
+// write writes a line. The default logger is looked up at each line, because a program may set it later.
 func (s *Shedder) write(level slog.Level, text string, c *class, args ...any) {
 	to := s.cfg.Logger
 	if to == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Shedder protects one process. It is safe for concurrent use, and is a
-// hybridlimit.Shedder. Close it when the server has stopped.
+// Shedder protects one process. It is safe for concurrent use, and is a hybridlimit.Shedder. Close it when the server
+// has stopped.
 type Shedder struct {
 	cfg     Config
 	classes []*class // the most important first
@@ -46,11 +46,10 @@ type class struct {
 	log shedding // of watch
 }
 
-// New returns a Shedder that watches the calls of this process. The limit begins
-// at MaxInFlight, so that a process that starts under load sheds nothing without a
-// reason. It then comes down to five times the calls in flight, or MinInFlight. New
-// starts one goroutine, which wakes ten times a second and ends with Close. A Shedder takes about
-// 100 KB. The error (ErrInvalid) lists all violations of cfg, or comes from the MeterProvider.
+// New returns a Shedder that watches the calls of this process. The limit begins at MaxInFlight, so that a process that
+// starts under load sheds nothing without a reason. It then comes down to five times the calls in flight, or
+// MinInFlight. New starts one goroutine, which wakes ten times a second and ends with Close. A Shedder takes about 100
+// KB. The error (ErrInvalid) lists all violations of cfg, or comes from the MeterProvider.
 func New(cfg Config) (*Shedder, error) {
 	cfg, err := checked(cfg)
 	if err != nil {
@@ -81,22 +80,18 @@ func New(cfg Config) (*Shedder, error) {
 	return s, nil
 }
 
-// Acquire asks for a place for one call. The Permit is nil unless the call is
-// allowed; release it when the call ends. The time between is the duration that the
-// limit follows, so a wait for the client does not belong there.
+// Acquire asks for a place for one call. The Permit is nil unless the call is allowed; release it when the call ends.
+// The time between is the duration that the limit follows, so a wait for the client does not belong there.
 //
-// A call of the first class is always allowed, and at once. Any other call is shed
-// at once if its class is within the shed part. Otherwise it waits for a place, at
-// most MaxWait. It is shed if none is free by then. No call of a class below takes
-// a place while it waits.
+// A call of the first class is always allowed, and at once. Any other call is shed at once if its class is within the
+// shed part. Otherwise it waits for a place, at most MaxWait. It is shed if none is free by then. No call of a class
+// below takes a place while it waits.
 //
-// The Result has the SourceShed. Its Limit is the number of calls that may run at
-// once, and Remaining the number of free places. RetryAfter is an estimate of the
-// time until the class is served again, with jitter of up to a half, so that
-// clients do not return together. It is longer for lower classes.
+// The Result has the SourceShed. Its Limit is the number of calls that may run at once, and Remaining the number of
+// free places. RetryAfter is an estimate of the time until the class is served again, with jitter of up to a half, so
+// that clients do not return together. It is longer for lower classes.
 //
-// The errors are ErrClosed and the error of ctx. An unknown class counts as the
-// last one.
+// The errors are ErrClosed and the error of ctx. An unknown class counts as the last one.
 func (s *Shedder) Acquire(ctx context.Context, class string) (hybridlimit.Permit, hybridlimit.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return hybridlimit.Permit{}, hybridlimit.Result{}, err
@@ -201,9 +196,8 @@ func (s *Shedder) watch() {
 	}
 }
 
-// Close ends the waits of calls with ErrClosed, the export of metrics, and the
-// goroutine. It does not wait for running calls; their permits may be released
-// later. Close is idempotent, and safe beside all other methods.
+// Close ends the waits of calls with ErrClosed, the export of metrics, and the goroutine. It does not wait for running
+// calls; their permits may be released later. Close is idempotent, and safe beside all other methods.
 func (s *Shedder) Close() error {
 	var err error
 	s.closing.Do(func() {

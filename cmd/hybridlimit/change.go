@@ -88,8 +88,8 @@ func (c *connection) resetKey(ctx context.Context, rdb redis.UniversalClient, t 
 	return before, err
 }
 
-// sameKind returns an error if Redis has no state of the key, or one of another algorithm than limit. A reset would write a state of
-// limit's algorithm, which the fleet would treat as no state.
+// sameKind returns an error if Redis has no state of the key, or one of another algorithm than limit. A reset would
+// write a state of limit's algorithm, which the fleet would treat as no state.
 func (c *connection) sameKind(ctx context.Context, rdb redis.UniversalClient, t target, limit hybridlimit.Limit) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -192,8 +192,8 @@ type changed struct {
 	Processes *int64    `json:"processes,omitempty"` // that hear of it; none: not known
 }
 
-// somebody returns an error of type nothing if no process has the limiter, unless force is set. If the processes cannot be counted it
-// returns nil: heard tells the cause.
+// somebody returns an error of type nothing if no process has the limiter, unless force is set. If the processes cannot
+// be counted it returns nil: heard tells the cause.
 func (c *connection) somebody(ctx context.Context, rdb redis.UniversalClient, force bool) error {
 	if force {
 		return nil
@@ -225,9 +225,9 @@ func (c *connection) withHub(ctx context.Context, do func(rdb redis.UniversalCli
 	return do(rdb, h)
 }
 
-// never returns an error if a switch or a limit was never set and Redis has nothing else of
-// the limiter: the name may be misspelled. It returns nil if the Redis user may not
-// count processes, for example because it has only the switch rights.
+// never returns an error if a switch or a limit was never set and Redis has nothing else of the limiter: the name may
+// be misspelled. It returns nil if the Redis user may not count processes, for example because it has only the switch
+// rights.
 func (c *connection) never(ctx context.Context, rdb redis.UniversalClient, at time.Time) error {
 	if !at.IsZero() {
 		return nil
@@ -242,11 +242,10 @@ func (c *connection) never(ctx context.Context, rdb redis.UniversalClient, at ti
 	return nil
 }
 
-// heard prints how many processes receive a switch or a limit, and which of them keep
-// their own. With a misspelled name there are none. It fails if it cannot tell: what
-// hides the heartbeats from it may hide them from the processes too. Only a Redis user
-// that lacks the rights to count processes gets a line instead, because the switch rights
-// alone are enough to set a switch.
+// heard prints how many processes receive a switch or a limit, and which of them keep their own. With a misspelled name
+// there are none. It fails if it cannot tell: what hides the heartbeats from it may hide them from the processes too.
+// Only a Redis user that lacks the rights to count processes gets a line instead, because the switch rights alone are
+// enough to set a switch.
 func (c *connection) heard(ctx context.Context, rdb redis.UniversalClient, out io.Writer, answer *changed, keep string) error {
 	live, err := c.roll(ctx, rdb)
 	n := live.processes(c.name)

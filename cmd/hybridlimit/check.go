@@ -47,8 +47,8 @@ func check(*flag.FlagSet, *connection) job {
 	}
 }
 
-// eachOnALine returns an error with one line for each violation. Editors find file and
-// line at its begin. The error does not match ErrInvalid: the arguments are valid.
+// eachOnALine returns an error with one line for each violation. Editors find file and line at its begin. The error
+// does not match ErrInvalid: the arguments are valid.
 func eachOnALine(err error) error {
 	invalid, ok := errors.AsType[*hybridlimit.InvalidError](err)
 	if !ok {
@@ -128,8 +128,7 @@ func describe(out io.Writer, file *limitfile.File) error {
 	return w.Flush()
 }
 
-// withoutRedis has the units that a fleet of N processes admits while Redis does not
-// answer.
+// withoutRedis has the units that a fleet of N processes admits while Redis does not answer.
 var withoutRedis = map[hybrid.Fallback]string{
 	hybrid.FallbackShare:    "all processes together admit about the limit",
 	hybrid.FallbackFull:     "N processes admit up to N times the limit",

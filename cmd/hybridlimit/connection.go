@@ -103,8 +103,7 @@ func line(text []byte) string {
 	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
 }
 
-// options parses the URL. Its error does not quote the URL, which may contain a
-// password.
+// options parses the URL. Its error does not quote the URL, which may contain a password.
 func (c *connection) options() (connect func() redis.UniversalClient, err error) {
 	const problem = "must be redis://[user:password@]host:port[/db], or rediss:// or unix://"
 	if c.cluster {
@@ -128,8 +127,8 @@ func (c *connection) options() (connect func() redis.UniversalClient, err error)
 	return func() redis.UniversalClient { return redis.NewClient(o) }, nil
 }
 
-// open connects to Redis, and finds the number of tags. It fails for a node of a cluster without -cluster: such a node has only a
-// part of the keys. Call check before.
+// open connects to Redis, and finds the number of tags. It fails for a node of a cluster without -cluster: such a node
+// has only a part of the keys. Call check before.
 func (c *connection) open(ctx context.Context) (redis.UniversalClient, error) {
 	rdb, err := c.connect(ctx)
 	if err != nil {
@@ -170,8 +169,8 @@ func (c *connection) connect(ctx context.Context) (redis.UniversalClient, error)
 	return rdb, nil
 }
 
-// mode returns the mode in a reply to HELLO: "standalone", "cluster" or "sentinel".
-// The reply is a map, or a list with the older protocol.
+// mode returns the mode in a reply to HELLO: "standalone", "cluster" or "sentinel". The reply is a map, or a list with
+// the older protocol.
 func mode(said any) string {
 	switch said := said.(type) {
 	case map[any]any:
@@ -191,8 +190,8 @@ func (c *connection) names() lua.Names {
 	return lua.Names{Prefix: c.prefix, Tags: c.tags, HashKeys: c.secret}
 }
 
-// maxKeyBytes bounds a key. It is above any sensible Config.MaxKeyBytes, so that the
-// tool accepts every key that a limiter accepts.
+// maxKeyBytes bounds a key. It is above any sensible Config.MaxKeyBytes, so that the tool accepts every key that a
+// limiter accepts.
 const maxKeyBytes = 64 << 10
 
 // slot returns a key's tag and its Redis key.

@@ -34,8 +34,8 @@ func (c *connection) target(ctx context.Context, rdb redis.UniversalClient, key 
 	return target{key: text, digest: c.names().Digest(c.name, text), redisKey: name}, nil
 }
 
-// knownLimit sets the limit of a key, if the flag does not: the fleet's limit of the key, or else the limit that all processes of the
-// limiter say. A limit of LimitFor or of a file is not known here.
+// knownLimit sets the limit of a key, if the flag does not: the fleet's limit of the key, or else the limit that all
+// processes of the limiter say. A limit of LimitFor or of a file is not known here.
 func (c *connection) knownLimit(ctx context.Context, rdb redis.UniversalClient, t target, limit *limitFlag) error {
 	if limit.set {
 		return nil
@@ -77,8 +77,8 @@ func (c *connection) knownLimit(ctx context.Context, rdb redis.UniversalClient, 
 	return nil
 }
 
-// find returns the key with a digest. With HashKeys the digest is part of the Redis
-// key; without, find scans the limiter's keys.
+// find returns the key with a digest. With HashKeys the digest is part of the Redis key; without, find scans the
+// limiter's keys.
 func (c *connection) find(ctx context.Context, rdb redis.UniversalClient, digest string, w *walk) (t target, err error) {
 	t.digest = digest
 	if t.redisKey, err = c.hashedKey(ctx, rdb, digest); t.redisKey != "" || err != nil {
@@ -107,8 +107,7 @@ func (c *connection) find(ctx context.Context, rdb redis.UniversalClient, digest
 	return t, nothing(fmt.Sprintf("no key of %q in Redis has this digest: its state has expired, or -name, -prefix, -tags or -hash-secret-file is wrong", c.name))
 }
 
-// hashedKey returns the Redis key that ends with a hash, or "" if there is none. It
-// tries all tags.
+// hashedKey returns the Redis key that ends with a hash, or "" if there is none. It tries all tags.
 func (c *connection) hashedKey(ctx context.Context, rdb redis.UniversalClient, hash string) (string, error) {
 	names := c.names()
 	names.HashKeys = "" // the key is already hashed
@@ -138,8 +137,8 @@ func (c *connection) hashedKey(ctx context.Context, rdb redis.UniversalClient, h
 	return "", nil
 }
 
-// unknown scans for a state of a limiter without a process and without a switch. It
-// returns nil if there is one, and else an error of type nothing.
+// unknown scans for a state of a limiter without a process and without a switch. It returns nil if there is one, and
+// else an error of type nothing.
 func (c *connection) unknown(ctx context.Context, rdb redis.UniversalClient, w *walk) error {
 	found := false
 	err := w.run(ctx, c, rdb, c.names().Pattern(c.name), func(_ context.Context, _ *redis.Client, keys []string) (bool, error) {

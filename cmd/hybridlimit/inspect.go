@@ -151,8 +151,7 @@ func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, t ta
 	return r, err
 }
 
-// stored describes a state in words. Without a limit it cannot give the units left
-// now.
+// stored describes a state in words. Without a limit it cannot give the units left now.
 func stored(text string, found bool) string {
 	if !found {
 		return "no state under this key: it was never used, it has its full limit again, or the limiter uses another key"
@@ -167,8 +166,7 @@ func stored(text string, found bool) string {
 	return fmt.Sprintf("when last written, the %s; add -limit to see the units left now", standing(s))
 }
 
-// standing describes a state in words: "bucket had 7.0 units left, at
-// 2006-01-02T15:04:05Z".
+// standing describes a state in words: "bucket had 7.0 units left, at 2006-01-02T15:04:05Z".
 func standing(s wire.State) string {
 	level := float64(0)
 	if s.Unit > 0 {

@@ -142,8 +142,7 @@ func (l *listing) found(name string) *listed {
 	return one
 }
 
-// describe reads the processes and the switch of each limiter, and with -limit the
-// units left for its keys.
+// describe reads the processes and the switch of each limiter, and with -limit the units left for its keys.
 func (l *listing) describe(ctx context.Context, c *connection, rdb redis.UniversalClient) error {
 	hubs := hubs{c: c, rdb: rdb, of: map[int]*hybrid.Hub{}}
 	defer hubs.close()

@@ -1,5 +1,4 @@
-// Hybridlimit is a tool for operators. It shows and changes the state that limiters
-// keep in Redis.
+// Hybridlimit is a tool for operators. It shows and changes the state that limiters keep in Redis.
 //
 //	hybridlimit list
 //	hybridlimit list    -name api -n 100
@@ -23,28 +22,22 @@
 // and -user, -ip, -api-key and -bearer make it as package clientkey does. Each command has
 // -json.
 //
-// The tool is not a process of the fleet: it sends no heartbeats and takes no
-// leases. A process has state that Redis does not have, such as its leases and the
-// units that it owes; the process's debug handler (package hybrid/debug) shows it.
-// List, inspect and top write nothing, with one exception: with -functions, they
-// load a missing library into Redis. Switch and limit change nothing if no process has a
-// limiter of the name, unless -force is set.
+// The tool is not a process of the fleet: it sends no heartbeats and takes no leases. A process has state that Redis
+// does not have, such as its leases and the units that it owes; the process's debug handler (package hybrid/debug)
+// shows it. List, inspect and top write nothing, with one exception: with -functions, they load a missing library into
+// Redis. Switch and limit change nothing if no process has a limiter of the name, unless -force is set.
 //
-// Check reads a file of package limitfile, in JSON, and prints its limits or all of its
-// errors, one a line. It does not connect to Redis, and ends with status 1 if the file
-// is not valid.
+// Check reads a file of package limitfile, in JSON, and prints its limits or all of its errors, one a line. It does not
+// connect to Redis, and ends with status 1 if the file is not valid.
 //
-// The flags -prefix and -hash-secret-file must have the values of HubConfig; with other
-// values the tool looks at other keys. It asks the processes for HubConfig.Tags, and for
-// their limits; -tags and -limit replace the answers. Put a password into the
-// environment (HYBRIDLIMIT_REDIS), because other users can see a program's
-// arguments. The output contains keys.
+// The flags -prefix and -hash-secret-file must have the values of HubConfig; with other values the tool looks at other
+// keys. It asks the processes for HubConfig.Tags, and for their limits; -tags and -limit replace the answers. Put a
+// password into the environment (HYBRIDLIMIT_REDIS), because other users can see a program's arguments. The output
+// contains keys.
 //
-// Some commands scan all keys of Redis: list, top and -digest, and also inspect, switch and
-// limit if the limiter has no process. They use SCAN, page by page and
-// at a bounded rate, on a cluster on each master. The Redis user needs the right to
-// run SCAN and GET. The tool reads API keys and tokens from standard input, never from an
-// argument.
+// Some commands scan all keys of Redis: list, top and -digest, and also inspect, switch and limit if the limiter has no
+// process. They use SCAN, page by page and at a bounded rate, on a cluster on each master. The Redis user needs the
+// right to run SCAN and GET. The tool reads API keys and tokens from standard input, never from an argument.
 //
 // The exit status is
 //
@@ -201,8 +194,8 @@ func (c command) run(ctx context.Context, args []string, redisURL string, in io.
 	return 1
 }
 
-// redacted returns a writer to w that replaces each argument that contains a URL. If
-// a URL is in a wrong place, an error quotes it, together with its password.
+// redacted returns a writer to w that replaces each argument that contains a URL. If a URL is in a wrong place, an
+// error quotes it, together with its password.
 func redacted(w io.Writer, args []string) io.Writer {
 	var urls []string
 	add := func(s string) {

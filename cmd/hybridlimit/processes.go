@@ -56,12 +56,11 @@ func (r roll) limitsSaid(limiter string) string {
 	return strings.Join(parts, ", ")
 }
 
-// processes returns N of a limiter. It includes processes whose limiters are not
-// known, as the fleet does.
+// processes returns N of a limiter. It includes processes whose limiters are not known, as the fleet does.
 func (r roll) processes(limiter string) int64 { return r.of[limiter] + r.unknown }
 
-// roll counts the processes of all limiters, of all deployments that findTags has found. It costs two messages, and two for each
-// group of processes with the same limiters.
+// roll counts the processes of all limiters, of all deployments that findTags has found. It costs two messages, and two
+// for each group of processes with the same limiters.
 func (c *connection) roll(ctx context.Context, rdb redis.UniversalClient) (roll, error) {
 	if len(c.all) < 2 {
 		return c.rollOf(ctx, rdb)

@@ -74,15 +74,14 @@ func (r *row) of(s wire.State, now time.Time) {
 	}
 }
 
-// callers returns the caller's key for a Redis key, if that is a state of the
-// limiter -name.
+// callers returns the caller's key for a Redis key, if that is a state of the limiter -name.
 func (c *connection) callers(key string) (string, bool) {
 	p, ok := c.names().Parse(key)
 	return p.Key, ok && p.Limiter == c.name && p.Key != ""
 }
 
-// rows reads the states of the Redis keys on a page that take selects, and calls
-// visit with a row for each of them. It leaves out keys that vanished meanwhile.
+// rows reads the states of the Redis keys on a page that take selects, and calls visit with a row for each of them. It
+// leaves out keys that vanished meanwhile.
 func (c *connection) rows(ctx context.Context, node *redis.Client, keys []string, take func(redisKey string, p lua.Part) bool, visit func(how how, r row)) error {
 	var taken []string
 	var parts []lua.Part
@@ -122,8 +121,7 @@ type state struct {
 	row row // complete for held, except for the names
 }
 
-// read reads the states of keys on one server. The keys are in many slots, so that
-// each needs commands of its own.
+// read reads the states of keys on one server. The keys are in many slots, so that each needs commands of its own.
 func read(ctx context.Context, node *redis.Client, keys []string) ([]state, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -168,14 +166,12 @@ func read(ctx context.Context, node *redis.Client, keys []string) ([]state, erro
 	return states, nil
 }
 
-// expected reports whether an error means that a key no longer exists, or is of the
-// other type.
+// expected reports whether an error means that a key no longer exists, or is of the other type.
 func expected(err error) bool {
 	return errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "WRONGTYPE")
 }
 
-// gone reports whether an error means that a key has moved to another node since
-// SCAN returned it, or is moving.
+// gone reports whether an error means that a key has moved to another node since SCAN returned it, or is moving.
 func gone(err error) bool {
 	return err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "TRYAGAIN"))
 }

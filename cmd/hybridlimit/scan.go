@@ -13,8 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// walk is a scan of the keys of Redis: page by page, at a bounded rate and for a
-// bounded time.
+// walk is a scan of the keys of Redis: page by page, at a bounded rate and for a bounded time.
 type walk struct {
 	most time.Duration // -for
 	rate int           // -rate, in keys per second
@@ -79,8 +78,7 @@ func masters(ctx context.Context, timeout time.Duration, rdb redis.UniversalClie
 	return nodes, err
 }
 
-// pageKeys is the largest COUNT of a SCAN. Such a SCAN keeps Redis busy for less
-// than a millisecond.
+// pageKeys is the largest COUNT of a SCAN. Such a SCAN keeps Redis busy for less than a millisecond.
 const pageKeys = 500
 
 // node scans one server. done is true if the whole scan is over.

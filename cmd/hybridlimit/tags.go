@@ -17,8 +17,8 @@ import (
 // deployments is the numbers of tags of the processes of a prefix, and the limiters of each.
 type deployments map[int]map[string]bool
 
-// findTags sets the number of tags to that of the processes which have the limiter, unless -tags says it. Without such processes it
-// is that of the only deployment of the prefix, or else the default. Without a name it also sets all.
+// findTags sets the number of tags to that of the processes which have the limiter, unless -tags says it. Without such
+// processes it is that of the only deployment of the prefix, or else the default. Without a name it also sets all.
 func (c *connection) findTags(ctx context.Context, rdb redis.UniversalClient) error {
 	if c.tags > 0 {
 		return nil
@@ -47,8 +47,8 @@ func (c *connection) findTags(ctx context.Context, rdb redis.UniversalClient) er
 	return nil
 }
 
-// likelyTags is the numbers of tags whose directories of groups the tool looks for: all up to 256, and powers of two. The usual ones
-// come first.
+// likelyTags is the numbers of tags whose directories of groups the tool looks for: all up to 256, and powers of two.
+// The usual ones come first.
 var likelyTags = func() []int {
 	all := []int{lua.DefaultTags, 1}
 	for tags := 2; tags <= 256; tags++ {

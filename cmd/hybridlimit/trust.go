@@ -56,8 +56,7 @@ func (t *trust) check(bad *hybridlimit.Violations, encrypted bool) {
 	}
 }
 
-// apply sets the certificates in the TLS configuration of a URL. c is nil unless the
-// URL is rediss://.
+// apply sets the certificates in the TLS configuration of a URL. c is nil unless the URL is rediss://.
 func (t *trust) apply(c *tls.Config) {
 	if c == nil {
 		return

@@ -67,8 +67,8 @@ func (w *which) flags() string {
 	return "-for-key, -user, -ip, -api-key, -bearer and -digest"
 }
 
-// argument makes the argument of the command the text of the key, if there is one. It adds a violation unless there is exactly one
-// key.
+// argument makes the argument of the command the text of the key, if there is one. It adds a violation unless there is
+// exactly one key.
 func (w *which) argument(bad *hybridlimit.Violations, args []string) {
 	if w.given() == 0 && len(args) == 1 {
 		w.text = args[0]

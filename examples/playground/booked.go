@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// booked has the permits that Redis has given to processes. lua/permits.lua describes
-// the state that it is read from.
+// booked has the permits that Redis has given to processes. lua/permits.lua describes the state that it is read from.
 type booked struct {
 	Known   bool  `json:"known"`
 	Permits int64 `json:"permits"`
@@ -29,8 +28,8 @@ func (f *fleet) readBooked() {
 	})
 }
 
-// heldKey returns the Redis key of the permits. The names of keys are internal to the
-// library, and a later version may change them.
+// heldKey returns the Redis key of the permits. The names of keys are internal to the library, and a later version may
+// change them.
 func (s *store) heldKey() string { return s.prefix + ":v2:{0}:@held:" + flightName + ":" + hotKey }
 
 func (s *store) booked(ctx context.Context) booked {

@@ -10,21 +10,18 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// The attack on the border of two windows: a burst right before the border and a
-// burst right after it, on a fixed and on a sliding window at once. Each burst
-// alone is within the limit.
+// The attack on the border of two windows: a burst right before the border and a burst right after it, on a fixed and
+// on a sliding window at once. Each burst alone is within the limit.
 const (
 	attackRate   = 10
 	attackWindow = 4 * time.Second
 	attackBurst  = 10
 	attackSpread = 15 * time.Millisecond // between two calls of a burst
-	// attackBefore is the time from the begin of the first burst to the border.
-	// On a busy machine a call may be a quarter of a second late and is still
-	// before the border.
+	// attackBefore is the time from the begin of the first burst to the border. On a busy machine a call may be a
+	// quarter of a second late and is still before the border.
 	attackBefore = 400 * time.Millisecond
-	// attackAfter is the time from the border to the begin of the second burst.
-	// In the first tenth of a window the sliding window has no room for a unit
-	// of it.
+	// attackAfter is the time from the border to the begin of the second burst. In the first tenth of a window the
+	// sliding window has no room for a unit of it.
 	attackAfter = 125 * time.Millisecond
 )
 
@@ -78,8 +75,7 @@ func (b *boundary) close() {
 	b.runs.Wait()
 }
 
-// attack begins a run. The run attacks the next border that leaves enough time,
-// and ends a second after that border.
+// attack begins a run. The run attacks the next border that leaves enough time, and ends a second after that border.
 func (b *boundary) attack() error {
 	b.mu.Lock()
 	if b.ctx.Err() != nil {
@@ -109,8 +105,7 @@ func (b *boundary) attack() error {
 	return nil
 }
 
-// run makes the calls. Times are measured from now on by the monotonic clock,
-// like those of the limiters.
+// run makes the calls. Times are measured from now on by the monotonic clock, like those of the limiters.
 func (b *boundary) run(now, border time.Time, limiters []*local.Limiter) {
 	toBorder := border.Sub(now)
 	at := func(d time.Duration) bool { return sleep(b.ctx, time.Until(now.Add(toBorder+d))) }

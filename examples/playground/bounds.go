@@ -14,8 +14,8 @@ type bound struct {
 	Verdict  string  `json:"verdict"`  // holds, broken, none
 }
 
-// watch measures the excess of the fleet over its rate, over all intervals
-// since it was made, and compares it with the guarantees of package hybrid.
+// watch measures the excess of the fleet over its rate, over all intervals since it was made, and compares it with the
+// guarantees of package hybrid.
 type watch struct {
 	settings settings
 	from     int // first cell
@@ -46,16 +46,14 @@ func (w *watch) fleet(processes int, credit int64) {
 	w.processes, w.credit = max(w.processes, processes), max(w.credit, credit)
 }
 
-// outage begins to count the units that processes admit alone. known is the
-// smallest N among them.
+// outage begins to count the units that processes admit alone. known is the smallest N among them.
 func (w *watch) outage(now int, known int64) {
 	w.known, w.steady, w.disturbed = max(known, 1), true, false
 	w.alone = newExcess(float64(w.settings.Rate)*w.aloneFactor(), max(now, w.from))
 }
 
-// aloneFactor returns the sum of the shares, in limits. It is one, or more if a
-// process underestimates the fleet, or if shares are below their minimum of one
-// unit.
+// aloneFactor returns the sum of the shares, in limits. It is one, or more if a process underestimates the fleet, or if
+// shares are below their minimum of one unit.
 func (w *watch) aloneFactor() float64 {
 	n := float64(w.processes)
 	return max(1, n/float64(w.known), n/float64(w.settings.Burst))
@@ -69,9 +67,8 @@ func (w *watch) add(p placed, now int) {
 	w.waiting.naive = feedTo(w.naive, w.waiting.naive, now)
 }
 
-// feedTo adds the cells before now and returns the admissions of later cells.
-// An admission that was recorded too late for its cell is counted in the next
-// open cell, so it counts in fewer intervals.
+// feedTo adds the cells before now and returns the admissions of later cells. An admission that was recorded too late
+// for its cell is counted in the next open cell, so it counts in fewer intervals.
 func feedTo(x *excess, as []admission, now int) []admission {
 	if x == nil {
 		return nil

@@ -14,8 +14,7 @@ import (
 // visitor is the key of all requests to a card. All pages and curl share it.
 const visitor = "visitor"
 
-// card is one algorithm, perhaps with classes: a limiter behind httplimit, and the
-// data for its drawing.
+// card is one algorithm, perhaps with classes: a limiter behind httplimit, and the data for its drawing.
 type card struct {
 	id    string
 	title string
@@ -37,8 +36,7 @@ type card struct {
 	last    string // the result of the last request, with its reason
 }
 
-// answer is the response to a request, with everything that httplimit has
-// written.
+// answer is the response to a request, with everything that httplimit has written.
 type answer struct {
 	Seq     int64       `json:"seq"`
 	Status  int         `json:"status"`
@@ -60,8 +58,8 @@ const (
 	maxDots    = 240 // the most that the line shows
 )
 
-// cardState is the data that the page draws. The browser animates it from there
-// on, so nothing is sent while nothing changes.
+// cardState is the data that the page draws. The browser animates it from there on, so nothing is sent while nothing
+// changes.
 type cardState struct {
 	ID        string       `json:"id"`
 	Title     string       `json:"title"`
@@ -129,9 +127,8 @@ func (c *card) service(quick bool) (http.Handler, error) {
 	})), nil
 }
 
-// overheard is the card's limiter, and reports its results to the card. If
-// quick is set, the page shows the delay of a queue and the request does not
-// wait for it.
+// overheard is the card's limiter, and reports its results to the card. If quick is set, the page shows the delay of a
+// queue and the request does not wait for it.
 type overheard struct {
 	*local.Limiter
 	card  *card
@@ -162,8 +159,7 @@ func (o *overheard) AllowN(ctx context.Context, key string, n int64) (hybridlimi
 	return res, err
 }
 
-// heardKey is the context key of a *hybridlimit.Result in which the caller of
-// the handler gets the result.
+// heardKey is the context key of a *hybridlimit.Result in which the caller of the handler gets the result.
 type heardKey struct{}
 
 // note is called with c.mu held.
@@ -193,8 +189,8 @@ func (c *card) note(now time.Time, n int64, class *callClass, res hybridlimit.Re
 	}
 }
 
-// send makes n requests of a class, one after the other, and returns the answers.
-// The class is "" on a card without classes.
+// send makes n requests of a class, one after the other, and returns the answers. The class is "" on a card without
+// classes.
 func (c *card) send(class string, n int) []answer {
 	var answers []answer
 	for range n {
@@ -271,8 +267,7 @@ func (c *card) setLimit(q cardOrder) error {
 	return nil
 }
 
-// violations returns the fields that cannot be drawn, with the values that were
-// sent.
+// violations returns the fields that cannot be drawn, with the values that were sent.
 func (q cardOrder) violations(windowed bool) hybridlimit.Violations {
 	var bad hybridlimit.Violations
 	if q.Rate < 1 || q.Rate > 100 {

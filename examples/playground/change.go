@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// set changes the settings. Invalid settings change nothing. If a process cannot
-// be made from valid settings, they stay changed and the error names the
-// process.
+// set changes the settings. Invalid settings change nothing. If a process cannot be made from valid settings, they stay
+// changed and the error names the process.
 func (f *fleet) set(to settings) error {
 	if err := to.violations().Err("playground"); err != nil {
 		return err
@@ -75,8 +74,8 @@ func adaptive(k int64) string {
 	return fmt.Sprint(k)
 }
 
-// rebuild gives every process a new limiter with the current settings. Paused
-// processes stay paused, and crashed ones stay crashed.
+// rebuild gives every process a new limiter with the current settings. Paused processes stay paused, and crashed ones
+// stay crashed.
 func (f *fleet) rebuild() error {
 	paused := map[*slot]bool{}
 	for _, s := range f.slots {

@@ -24,8 +24,7 @@ type classState struct {
 	Passed int64  `json:"passed"`
 }
 
-// classesOf returns the declared classes and then the critical one, or nil for a
-// limiter without classes.
+// classesOf returns the declared classes and then the critical one, or nil for a limiter without classes.
 func classesOf(l *local.Limiter, declared []hybridlimit.Class) ([]*callClass, error) {
 	if len(declared) == 0 {
 		return nil, nil
@@ -41,8 +40,7 @@ func classesOf(l *local.Limiter, declared []hybridlimit.Class) ([]*callClass, er
 	return append(all, &callClass{name: hybridlimit.ClassCritical, limiter: l}), nil
 }
 
-// checkClass returns the violation of a class that a page asks for. A card without
-// classes has only "".
+// checkClass returns the violation of a class that a page asks for. A card without classes has only "".
 func (c *card) checkClass(name string, bad *hybridlimit.Violations) {
 	if len(c.classes) == 0 {
 		if name != "" {
@@ -73,8 +71,8 @@ func (c *card) classNames() []string {
 	return names
 }
 
-// ForClass is part of hybridlimit.Classer. It replaces the method of the embedded
-// limiter, whose results the card would not hear.
+// ForClass is part of hybridlimit.Classer. It replaces the method of the embedded limiter, whose results the card would
+// not hear.
 func (o *overheard) ForClass(name string) hybridlimit.Limiter {
 	view := o.Limiter.ForClass(name)
 	for _, class := range o.card.classes {
@@ -99,8 +97,7 @@ func (c *card) classStates() []classState {
 	return states
 }
 
-// explainClass is explain for a token bucket with classes. It is called with c.mu
-// held.
+// explainClass is explain for a token bucket with classes. It is called with c.mu held.
 func (c *card) explainClass(class *callClass, res hybridlimit.Result) string {
 	floor := c.floor(class)
 	switch {

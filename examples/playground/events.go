@@ -18,8 +18,7 @@ type event struct {
 	Text string `json:"text"`
 }
 
-// The kinds of events: actions on the page, states of Redis, states of the
-// fleet, and warnings of limiters.
+// The kinds of events: actions on the page, states of Redis, states of the fleet, and warnings of limiters.
 const (
 	kindYou   = "you"
 	kindRedis = "redis"
@@ -29,8 +28,7 @@ const (
 
 const (
 	maxEvents = 200
-	// gather is the time in which equal lines of several processes are
-	// collected into one event.
+	// gather is the time in which equal lines of several processes are collected into one event.
 	gather = 400 * time.Millisecond
 )
 
@@ -135,8 +133,7 @@ func processes(who []int) string {
 	return "Processes " + strings.Join(parts, ", ")
 }
 
-// listener is the slog.Handler of one process's hub. Its few lines become
-// events, with the words of the library.
+// listener is the slog.Handler of one process's hub. Its few lines become events, with the words of the library.
 type listener struct {
 	to      *chronicle
 	process int
@@ -187,8 +184,7 @@ func fallback(attrs []slog.Attr) string {
 	return ""
 }
 
-// WithAttrs is part of slog.Handler. The attributes common to all lines are
-// left out.
+// WithAttrs is part of slog.Handler. The attributes common to all lines are left out.
 func (l *listener) WithAttrs([]slog.Attr) slog.Handler { return l }
 
 // WithGroup is part of slog.Handler.

@@ -5,23 +5,20 @@ import "time"
 // cellTime is the resolution of the times of admissions.
 const cellTime = 10 * time.Millisecond
 
-// admission is units admitted by calls that began in one cell and ended in
-// another, mostly the same one. The decision was at some time in between.
+// admission is units admitted by calls that began in one cell and ended in another, mostly the same one. The decision
+// was at some time in between.
 type admission struct {
 	began, ended int
 	units        int64
 }
 
-// excess finds the most units admitted above rate × length, over all intervals
-// of whole cells. It never overstates: a unit counts only for intervals in
-// which it was certainly admitted. It may understate by up to rate × 2 cells,
-// the part of an interval that starts and ends within cells.
+// excess finds the most units admitted above rate × length, over all intervals of whole cells. It never overstates: a
+// unit counts only for intervals in which it was certainly admitted. It may understate by up to rate × 2 cells, the
+// part of an interval that starts and ends within cells.
 //
-// It processes the cells in order. The worst interval that ends with a cell
-// begins where the worst interval of the previous cell began, or with this
-// cell. For calls without duration one number would be enough. Here there is
-// one number for each start that a call may straddle. It needs constant memory,
-// and one addition for each start and cell.
+// It processes the cells in order. The worst interval that ends with a cell begins where the worst interval of the
+// previous cell began, or with this cell. For calls without duration one number would be enough. Here there is one
+// number for each start that a call may straddle. It needs constant memory, and one addition for each start and cell.
 type excess struct {
 	perCell float64 // units
 	from    int     // first cell that counts
@@ -31,8 +28,8 @@ type excess struct {
 	worst   float64
 }
 
-// straddle is the largest number of cells of a counted call: 2 s, a hundred
-// times the wait of a decision for Redis. A longer call is left out.
+// straddle is the largest number of cells of a counted call: 2 s, a hundred times the wait of a decision for Redis. A
+// longer call is left out.
 const straddle = 200
 
 func newExcess(rate float64, from int) *excess {

@@ -51,8 +51,7 @@ func explain(l hybridlimit.Limit, res hybridlimit.Result, w window) string {
 	}
 }
 
-// explainBurst describes the results of several requests. last is the
-// description of the last one.
+// explainBurst describes the results of several requests. last is the description of the last one.
 func explainBurst(answers []answer, last string) string {
 	admitted := 0
 	for _, a := range answers {

@@ -56,8 +56,7 @@ func (f *fleet) inflict(q fault) error {
 	return f.do(func() error { f.fault(q); return nil })
 }
 
-// wipe deletes the playground's keys. It scans all keys of Redis, which may be
-// many, so the fleet continues meanwhile.
+// wipe deletes the playground's keys. It scans all keys of Redis, which may be many, so the fleet continues meanwhile.
 func (f *fleet) wipe() error {
 	var before int64
 	err := f.do(func() error {

@@ -10,8 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// fleet has the processes that share the limit, and their state. One goroutine
-// owns all of it. Others use do.
+// fleet has the processes that share the limit, and their state. One goroutine owns all of it. Others use do.
 type fleet struct {
 	store   *store
 	log     *chronicle
@@ -81,8 +80,7 @@ func newFleet(s *store, send func(string, any), watched func() bool) (*fleet, er
 	return f, nil
 }
 
-// oldLeases is the pause of counting after a change of the limit. Leases of the
-// old limit live for a second.
+// oldLeases is the pause of counting after a change of the limit. Leases of the old limit live for a second.
 const oldLeases = 1200 * time.Millisecond
 
 func (f *fleet) close() {
@@ -208,8 +206,7 @@ func (f *fleet) newProcess(number int) (*process, error) {
 	return p, nil
 }
 
-// grace returns the time that a process gets to settle. Without Redis it gets
-// none.
+// grace returns the time that a process gets to settle. Without Redis it gets none.
 func (f *fleet) grace() time.Duration {
 	if state, _ := f.store.condition(); state != redisUp {
 		return 0

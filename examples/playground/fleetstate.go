@@ -71,8 +71,8 @@ func (f *fleet) look() fleetState {
 	return out
 }
 
-// libraryStats has the counts of the limiters themselves, summed over all
-// processes since the start, and the state of the running ones.
+// libraryStats has the counts of the limiters themselves, summed over all processes since the start, and the state of
+// the running ones.
 type libraryStats struct {
 	Sources   map[string][2]int64 `json:"sources"` // by source: allowed and denied
 	Messages  int64               `json:"messages"`

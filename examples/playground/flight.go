@@ -14,16 +14,13 @@ import (
 
 const (
 	flightName = "calls" // of the limiters of calls in flight
-	// flightWait is the time for which a call waits for a permit: long enough to be
-	// seen on the page.
+	// flightWait is the time for which a call waits for a permit: long enough to be seen on the page.
 	flightWait = time.Second
-	// maxAsking is the largest number of calls of a process that wait at once. The
-	// load drops further ones.
+	// maxAsking is the largest number of calls of a process that wait at once. The load drops further ones.
 	maxAsking = 64
 )
 
-// flight has the calls in flight of one process. They take only time. A paused
-// process begins and ends none.
+// flight has the calls in flight of one process. They take only time. A paused process begins and ends none.
 type flight struct {
 	number  int
 	limiter *hybrid.ConcurrencyLimiter
@@ -43,8 +40,7 @@ func newFlight(p *process, l *hybrid.ConcurrencyLimiter, all *inFlight) *flight 
 	return f
 }
 
-// aim sets the load: the number of calls that it would run at once without a limit,
-// and the mean time that they take.
+// aim sets the load: the number of calls that it would run at once without a limit, and the mean time that they take.
 func (f *flight) aim(running float64, callTime time.Duration) {
 	f.callTime.Store(int64(callTime))
 	f.load.aim(running / callTime.Seconds())
@@ -79,15 +75,14 @@ func (f *flight) run() {
 	}
 }
 
-// spread returns the time of call i: half to one and a half of the mean. Calls of equal
-// times would begin and end in step. Multiples of the golden ratio are spread evenly.
+// spread returns the time of call i: half to one and a half of the mean. Calls of equal times would begin and end in
+// step. Multiples of the golden ratio are spread evenly.
 func spread(mean time.Duration, i int) time.Duration {
 	_, part := math.Modf(float64(i) * math.Phi)
 	return time.Duration((0.5 + part) * float64(mean))
 }
 
-// call begins a call that takes the given time, and does not wait for it. told gets
-// the answer in words; it may be nil.
+// call begins a call that takes the given time, and does not wait for it. told gets the answer in words; it may be nil.
 func (f *flight) call(takes time.Duration, told func(string)) {
 	if f.asking.Add(1) > maxAsking {
 		f.asking.Add(-1)

@@ -10,16 +10,14 @@ import (
 	"time"
 )
 
-// patience is the time that a page has to read a message, or to send its
-// request.
+// patience is the time that a page has to read a message, or to send its request.
 const patience = 10 * time.Second
 
 var errOtherSite = errors.New("playground: pages of other sites are refused")
 
-// guarded refuses requests that pages of other sites make a browser send:
-// orders, and requests with an expensive answer. The Host must name this
-// machine. Otherwise another site could point its own name here, and its pages
-// would count as ours (DNS rebinding). host is the host of -addr.
+// guarded refuses requests that pages of other sites make a browser send: orders, and requests with an expensive
+// answer. The Host must name this machine. Otherwise another site could point its own name here, and its pages would
+// count as ours (DNS rebinding). host is the host of -addr.
 func (p *playground) guarded(host string, next http.Handler) http.Handler {
 	orders := http.NewCrossOriginProtection()
 	orders.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -36,16 +34,15 @@ func (p *playground) guarded(host string, next http.Handler) http.Handler {
 			return
 		}
 		if r.ContentLength != 0 {
-			// Fails only for a writer without a connection, and then there is
-			// no wait.
+			// Fails only for a writer without a connection, and then there is no wait.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.patience))
 		}
 		safe.ServeHTTP(w, r)
 	})
 }
 
-// named reports whether a Host certainly names this machine. A name that is
-// resolved by DNS does not, except the host of -addr.
+// named reports whether a Host certainly names this machine. A name that is resolved by DNS does not, except the host
+// of -addr.
 func named(asked, host string) bool {
 	name, _, err := net.SplitHostPort(asked)
 	if err != nil { // without a port
@@ -60,8 +57,8 @@ func named(asked, host string) bool {
 	return strings.EqualFold(name, "localhost") || strings.EqualFold(name, host)
 }
 
-// ownSite reports whether the request comes from our page, from the address
-// bar, or from a program that is not a browser.
+// ownSite reports whether the request comes from our page, from the address bar, or from a program that is not a
+// browser.
 func ownSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":

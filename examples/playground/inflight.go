@@ -8,9 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// inFlight counts the calls in flight of the whole fleet, and compares the shared ones
-// with the limit. A call counts after it was admitted and until its permit is
-// released, so the number of calls is never overstated.
+// inFlight counts the calls in flight of the whole fleet, and compares the shared ones with the limit. A call counts
+// after it was admitted and until its permit is released, so the number of calls is never overstated.
 type inFlight struct {
 	mu     sync.Mutex
 	calls  map[*flight][]*inFlightCall // of the processes that have not ended
@@ -31,8 +30,7 @@ type inFlightCall struct {
 	outlived bool // its process was no member of the fleet while it ran, so others may have its permit
 }
 
-// running is a number of calls in flight. The limit is about shared calls only: see
-// hybrid.ConcurrencyLimiter.
+// running is a number of calls in flight. The limit is about shared calls only: see hybrid.ConcurrencyLimiter.
 type running struct {
 	Shared   int64 `json:"shared"`
 	Alone    int64 `json:"alone"`    // of the fallback
@@ -87,8 +85,7 @@ func (a *inFlight) note(res hybridlimit.Result, err error) (admitted bool) {
 	return a.counts.note(res, err)
 }
 
-// begin counts an admitted call. A call of a process that has ended meanwhile ends at
-// once.
+// begin counts an admitted call. A call of a process that has ended meanwhile ends at once.
 func (a *inFlight) begin(c *inFlightCall) {
 	a.mu.Lock()
 	if _, there := a.calls[c.of]; !there {
@@ -130,8 +127,8 @@ func (a *inFlight) any(f *flight) bool {
 	return len(a.calls[f]) > 0
 }
 
-// outlive finds the calls that outlive the membership of their process. It is called
-// with a.mu held, and before each event that can make a process a member again.
+// outlive finds the calls that outlive the membership of their process. It is called with a.mu held, and before each
+// event that can make a process a member again.
 func (a *inFlight) outlive() {
 	for f, calls := range a.calls {
 		if len(calls) == 0 || f.limiter.Stats().Member {
@@ -152,8 +149,8 @@ func (a *inFlight) record() {
 	a.most.Shared, a.most.Alone, a.most.Outlived = max(a.most.Shared, a.now.Shared), max(a.most.Alone, a.now.Alone), max(a.most.Outlived, a.now.Outlived)
 }
 
-// look looks for calls that outlive the membership of their process, and for the end of
-// the calls that an earlier limit has admitted.
+// look looks for calls that outlive the membership of their process, and for the end of the calls that an earlier limit
+// has admitted.
 func (a *inFlight) look(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -164,8 +161,8 @@ func (a *inFlight) look(now time.Time) {
 	a.record()
 }
 
-// change sets the limit. Counting begins at the given time, and after the running calls
-// fit the new limit: they may go on.
+// change sets the limit. Counting begins at the given time, and after the running calls fit the new limit: they may go
+// on.
 func (a *inFlight) change(limit int64, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -196,8 +193,7 @@ func (a *inFlight) of(f *flight) (r running) {
 	return r
 }
 
-// bound compares the most shared calls at once with the limit. It is called with a.mu
-// held.
+// bound compares the most shared calls at once with the limit. It is called with a.mu held.
 func (a *inFlight) bound() bound {
 	b := bound{Name: "permits", Measured: float64(a.most.Shared), Allowed: float64(a.limit), Why: fmt.Sprintf("%d concurrent", a.limit)}
 	b.judge()

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// link is the connection of one process to the store. Its connections behave
-// according to the condition of the store, and stand still while the process is
-// paused.
+// link is the connection of one process to the store. Its connections behave according to the condition of the store,
+// and stand still while the process is paused.
 type link struct {
 	store *store
 	to    dialer
@@ -42,8 +41,7 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	l.mu.Lock()
 	l.conns[c] = struct{}{}
 	l.mu.Unlock()
-	// A reset during the dial has missed this connection, because it was not
-	// registered yet.
+	// A reset during the dial has missed this connection, because it was not registered yet.
 	if l.refuses() {
 		c.Close()
 		return nil, refused()
@@ -72,8 +70,7 @@ func (l *link) resume() {
 	l.release()
 }
 
-// holds reports whether data that is sent now is held back, and otherwise its
-// delay.
+// holds reports whether data that is sent now is held back, and otherwise its delay.
 func (l *link) holds() (hold bool, delay time.Duration) {
 	state, delay := l.store.condition()
 	l.mu.Lock()
@@ -119,8 +116,8 @@ func (l *link) cut() {
 	l.reset()
 }
 
-// faulty is a connection of a link. It holds back requests. So Redis does not
-// answer them, and executes them when it continues, like a stopped server.
+// faulty is a connection of a link. It holds back requests. So Redis does not answer them, and executes them when it
+// continues, like a stopped server.
 type faulty struct {
 	net.Conn
 	link *link
@@ -133,8 +130,7 @@ type faulty struct {
 	closed chan struct{}
 }
 
-// maxHeld is the most bytes that a connection holds back. go-redis sends one
-// command and waits for its answer.
+// maxHeld is the most bytes that a connection holds back. go-redis sends one command and waits for its answer.
 const maxHeld = 1 << 20
 
 func (c *faulty) Write(p []byte) (int, error) {
@@ -145,8 +141,7 @@ func (c *faulty) Write(p []byte) (int, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Checked with c.mu held, because otherwise a release could come in between
-	// and miss these bytes.
+	// Checked with c.mu held, because otherwise a release could come in between and miss these bytes.
 	if hold, _ := c.link.holds(); hold || len(c.held) > 0 {
 		if len(c.held)+len(p) > maxHeld {
 			return 0, os.ErrDeadlineExceeded

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// load is a number of calls a second. One goroutine makes them, and others change
-// their number.
+// load is a number of calls a second. One goroutine makes them, and others change their number.
 type load struct {
 	perSecond atomic.Int64  // in thousandths
 	wake      chan struct{} // signals that there may be something to do again
@@ -15,8 +14,8 @@ type load struct {
 	part float64   // of the next call
 }
 
-// pace is the time between two batches of calls. maxLag is the longest delay of the
-// load. Calls that cannot be made in time are dropped.
+// pace is the time between two batches of calls. maxLag is the longest delay of the load. Calls that cannot be made in
+// time are dropped.
 const (
 	pace   = 10 * time.Millisecond
 	maxLag = 250 * time.Millisecond
@@ -49,8 +48,7 @@ func (l *load) due(now time.Time) int {
 	return calls
 }
 
-// rest waits without ticks until there may be something to do. It reports whether
-// stop was closed instead.
+// rest waits without ticks until there may be something to do. It reports whether stop was closed instead.
 func (l *load) rest(tick *time.Ticker, stop <-chan struct{}) (stopped bool) {
 	tick.Stop()
 	select {

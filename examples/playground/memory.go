@@ -9,15 +9,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
-// restoring is the state after Redis has lost its memory, until the fleet has
-// restored it.
+// restoring is the state after Redis has lost its memory, until the fleet has restored it.
 type restoring struct {
 	since    time.Time
 	resynced int64 // the value of resynced before the loss
 }
 
-// resynced returns how often the processes have told Redis something that it had
-// lost. It includes retired processes.
+// resynced returns how often the processes have told Redis something that it had lost. It includes retired processes.
 func (f *fleet) resynced() int64 {
 	n := f.gone.resynced
 	for _, s := range f.slots {
@@ -28,15 +26,14 @@ func (f *fleet) resynced() int64 {
 	return n
 }
 
-// forgets begins to wait until the fleet has told Redis what it has lost. before
-// is the value of resynced before the loss.
+// forgets begins to wait until the fleet has told Redis what it has lost. before is the value of resynced before the
+// loss.
 func (f *fleet) forgets(before int64) {
 	f.watch.lost = true
 	f.restored = &restoring{time.Now(), before}
 }
 
-// lookAtMemory logs the state of Redis after the processes have told it what it
-// had lost.
+// lookAtMemory logs the state of Redis after the processes have told it what it had lost.
 func (f *fleet) lookAtMemory(now time.Time) {
 	r := f.restored
 	if r == nil || now.Sub(r.since) < 500*time.Millisecond {

@@ -29,8 +29,8 @@ const maxBody = 4 << 10
 
 var errUnreadable = errors.New("the request cannot be read")
 
-// read reads an order into the value that q points to. If the order cannot be
-// read, read answers the request and returns false.
+// read reads an order into the value that q points to. If the order cannot be read, read answers the request and
+// returns false.
 func read(w http.ResponseWriter, r *http.Request, q any) bool {
 	body, err := content(w, r)
 	if err == nil {
@@ -50,8 +50,7 @@ func content(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// decode reads one JSON object, with nothing after it. Unknown fields are an
-// error.
+// decode reads one JSON object, with nothing after it. Unknown fields are an error.
 func decode(body []byte, q any) error {
 	from := json.NewDecoder(bytes.NewReader(body))
 	from.DisallowUnknownFields()
@@ -69,8 +68,7 @@ func decode(body []byte, q any) error {
 	return nil
 }
 
-// wrongType converts an error of encoding/json about Go types to one about the
-// field.
+// wrongType converts an error of encoding/json about Go types to one about the field.
 func wrongType(e *json.UnmarshalTypeError) error {
 	literal, number := strings.CutPrefix(e.Value, "number ")
 	integer := e.Type.Kind() >= reflect.Int && e.Type.Kind() <= reflect.Int64

@@ -18,9 +18,8 @@ import (
 // hotKey is the key of all calls of the fleet.
 const hotKey = "user:42"
 
-// process is one process of the fleet: a hub with a limiter of a rate and one of
-// calls in flight, with its own client and link. The naive limiter gets the same
-// calls as the limiter of the rate.
+// process is one process of the fleet: a hub with a limiter of a rate and one of calls in flight, with its own client
+// and link. The naive limiter gets the same calls as the limiter of the rate.
 type process struct {
 	number  int
 	link    *link
@@ -89,8 +88,7 @@ func (p *process) limit(s *store, c processConfig) (err error) {
 // batches is the number of batches of calls that may wait for Redis at once.
 const batches = 8
 
-// offer makes the calls of the process. It uses one goroutine as long as no call
-// waits.
+// offer makes the calls of the process. It uses one goroutine as long as no call waits.
 func (p *process) offer() {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
@@ -121,8 +119,8 @@ func (p *process) offer() {
 	}
 }
 
-// messages returns the number of messages to Redis about the rate, and of heartbeats.
-// A message about calls in flight has one op, because they all have one key.
+// messages returns the number of messages to Redis about the rate, and of heartbeats. A message about calls in flight
+// has one op, because they all have one key.
 func (p *process) messages() int64 {
 	return int64(p.hub.Stats().Messages) - p.flight.limiter.Stats().Ops
 }
@@ -154,9 +152,8 @@ func (p *process) resume() {
 	p.frozen.Store(false)
 }
 
-// end stops the load and the limiters, and ends the calls in flight. With grace the
-// limiters pay their owed units, give their permits back and leave the fleet. Without
-// grace it ends as in a crash. end reports whether all units were paid.
+// end stops the load and the limiters, and ends the calls in flight. With grace the limiters pay their owed units, give
+// their permits back and leave the fleet. Without grace it ends as in a crash. end reports whether all units were paid.
 func (p *process) end(grace time.Duration) (settled bool) {
 	p.frozen.Store(true) // also in the middle of a batch
 	close(p.stop)
@@ -180,8 +177,7 @@ func (p *process) end(grace time.Duration) (settled bool) {
 	return settled
 }
 
-// newObserver returns a limiter that reads the state of the key in Redis. It
-// bypasses all faults.
+// newObserver returns a limiter that reads the state of the key in Redis. It bypasses all faults.
 func newObserver(s *store, limit hybridlimit.Limit) (*global.Limiter, error) {
 	return global.New(s.admin, limit, global.Config{Prefix: s.prefix, Name: "requests", Tags: 1})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// recorder keeps a response for the page. If the browser itself got a 429, it
-// would log an error to its console each time.
+// recorder keeps a response for the page. If the browser itself got a 429, it would log an error to its console each
+// time.
 type recorder struct {
 	header http.Header
 	status int
@@ -46,8 +46,8 @@ func (r *recorder) answer(res hybridlimit.Result) answer {
 	return a
 }
 
-// tellFirst calls tell before the first byte of a response, so that pages show
-// the effect of a request while it is answered.
+// tellFirst calls tell before the first byte of a response, so that pages show the effect of a request while it is
+// answered.
 type tellFirst struct {
 	http.ResponseWriter
 	tell func()

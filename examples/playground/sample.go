@@ -44,9 +44,8 @@ func (c *counts) bySource() []int64 {
 	return out
 }
 
-// chartClock is the time of the charts. It stands still while no calls are made, so
-// that a page shows the last minute with calls, however long ago that was. A pause is
-// a gap of at most maxGap.
+// chartClock is the time of the charts. It stands still while no calls are made, so that a page shows the last minute
+// with calls, however long ago that was. A pause is a gap of at most maxGap.
 type chartClock struct {
 	at  time.Duration // since the start
 	gap time.Duration // of the current pause
@@ -67,8 +66,7 @@ func (c *chartClock) pass(d time.Duration, calls bool) {
 func (c *chartClock) ms() int64 { return c.at.Milliseconds() }
 
 const (
-	// tickBusy and tickIdle are the intervals between two samples, with and
-	// without load.
+	// tickBusy and tickIdle are the intervals between two samples, with and without load.
 	tickBusy, tickIdle = 250 * time.Millisecond, time.Second
 	// maxSamples is a bit more than a minute.
 	maxSamples = 280

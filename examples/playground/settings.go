@@ -84,8 +84,8 @@ func (s settings) permits() hybridlimit.Limit { return hybridlimit.Concurrent(s.
 
 func (s settings) callTime() time.Duration { return time.Duration(s.CallMs) * time.Millisecond }
 
-// limiter returns the configuration of each process's limiter. A limiter keeps
-// it, so other values of these fields require new limiters.
+// limiter returns the configuration of each process's limiter. A limiter keeps it, so other values of these fields
+// require new limiters.
 func (s settings) limiter() hybrid.Config {
 	mode, _ := parseMode(s.Mode) // violations has checked it
 	c := hybrid.Config{Name: "requests", Mode: mode, SyncEvery: s.K, SyncInterval: time.Duration(s.TMs) * time.Millisecond}

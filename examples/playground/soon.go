@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// pushEvery is the shortest interval between two pushes of a card: as often as
-// pages draw.
+// pushEvery is the shortest interval between two pushes of a card: as often as pages draw.
 const pushEvery = 50 * time.Millisecond
 
-// soon calls do when asked: at once, or, if the last call is more recent than
-// every, after that interval. All requests in between are one call.
+// soon calls do when asked: at once, or, if the last call is more recent than every, after that interval. All requests
+// in between are one call.
 type soon struct {
 	every time.Duration
 	do    func()

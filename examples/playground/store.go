@@ -25,11 +25,9 @@ const (
 	redisSlow condition = "slow" // each command takes longer
 )
 
-// store is the Redis of the fleet: miniredis in this program, or the user's
-// Redis. Faults are injected on the connections to it (see link), so that the
-// user's Redis is not harmed: if "killed", it only cannot be reached. The
-// embedded Redis loses its memory when it is killed, like a real one without
-// persistence.
+// store is the Redis of the fleet: miniredis in this program, or the user's Redis. Faults are injected on the
+// connections to it (see link), so that the user's Redis is not harmed: if "killed", it only cannot be reached. The
+// embedded Redis loses its memory when it is killed, like a real one without persistence.
 type store struct {
 	opts   *redis.Options // nil: embedded
 	prefix string         // prefix of all keys, new for each run
@@ -122,8 +120,8 @@ func (s *store) dial(ctx context.Context) (net.Conn, error) {
 // refused returns the error of a connection to a port without a listener.
 func refused() error { return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED} }
 
-// set changes the condition. It resets the connections if Redis is now dead. If
-// Redis was hung, it sends the data that was held back.
+// set changes the condition. It resets the connections if Redis is now dead. If Redis was hung, it sends the data that
+// was held back.
 func (s *store) set(c condition, delay time.Duration) {
 	s.mu.Lock()
 	was := s.state

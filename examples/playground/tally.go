@@ -7,8 +7,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// counts has the results of calls by source. The page shows these figures,
-// which are counted independently of the library's Stats.
+// counts has the results of calls by source. The page shows these figures, which are counted independently of the
+// library's Stats.
 type counts struct {
 	Offered int64                         `json:"offered"`
 	Allowed [hybridlimit.NumSources]int64 `json:"allowed"`
@@ -68,8 +68,7 @@ func (c *counts) note(res hybridlimit.Result, err error) bool {
 	return false
 }
 
-// placed has admissions with their times: on the shared limit, by processes
-// alone, and by the naive limiter.
+// placed has admissions with their times: on the shared limit, by processes alone, and by the naive limiter.
 type placed struct{ shared, alone, naive []admission }
 
 func (p *placed) add(q placed) {
@@ -115,8 +114,7 @@ func (t *tally) naive(allowed bool) {
 	t.placed.naive = put(t.placed.naive, admission{c, c, 1})
 }
 
-// put adds an admission. If it has the cells of the last one, as most have, it
-// is merged.
+// put adds an admission. If it has the cells of the last one, as most have, it is merged.
 func put(as []admission, a admission) []admission {
 	if n := len(as); n > 0 && as[n-1].began == a.began && as[n-1].ended == a.ended {
 		as[n-1].units += a.units
@@ -125,8 +123,7 @@ func put(as []admission, a admission) []admission {
 	return append(as, a)
 }
 
-// take returns the counts since the start, and the admissions since the last
-// take.
+// take returns the counts since the start, and the admissions since the last take.
 func (t *tally) take() (counts, placed) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

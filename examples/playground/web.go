@@ -80,8 +80,7 @@ func (p *playground) everything() any {
 	return h
 }
 
-// handler serves the page and executes its orders, after the checks of guarded.
-// host is the host of -addr.
+// handler serves the page and executes its orders, after the checks of guarded. host is the host of -addr.
 func (p *playground) handler(host string) http.Handler {
 	files, err := fs.Sub(web, "web")
 	if err != nil { // cannot happen: it is embedded
@@ -127,8 +126,7 @@ func (p *playground) handler(host string) http.Handler {
 	return secured(p.guarded(host, mux))
 }
 
-// card returns the card that the path names. If there is none, it answers the
-// request and returns nil.
+// card returns the card that the path names. If there is none, it answers the request and returns nil.
 func (p *playground) card(w http.ResponseWriter, r *http.Request) *card {
 	for _, c := range p.cards {
 		if c.id == r.PathValue("card") {
@@ -139,8 +137,7 @@ func (p *playground) card(w http.ResponseWriter, r *http.Request) *card {
 	return nil
 }
 
-// try answers a request to the service of a card. A request without a class, on a
-// card with classes, is not critical.
+// try answers a request to the service of a card. A request without a class, on a card with classes, is not critical.
 func (p *playground) try(w http.ResponseWriter, r *http.Request) {
 	c := p.card(w, r)
 	if c == nil {
@@ -188,8 +185,7 @@ func (p *playground) setCardLimit(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// changeSettings changes only the fields that are sent. So two pages that
-// change different fields at once both succeed.
+// changeSettings changes only the fields that are sent. So two pages that change different fields at once both succeed.
 func (p *playground) changeSettings(w http.ResponseWriter, r *http.Request) {
 	body, err := content(w, r)
 	if err == nil {
@@ -222,8 +218,8 @@ func (p *playground) callNow(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// processOf returns the number of the process that the path names. If it is no number,
-// processOf answers the request and returns false.
+// processOf returns the number of the process that the path names. If it is no number, processOf answers the request
+// and returns false.
 func processOf(w http.ResponseWriter, r *http.Request) (number int, ok bool) {
 	number, err := strconv.Atoi(r.PathValue("number"))
 	if err != nil {

@@ -2,9 +2,8 @@ package main
 
 import "time"
 
-// pastWindows has the units admitted in this window and in the one before, as
-// package local counts them. A limiter reports only the estimate, and the page
-// draws its parts. Windows are aligned to Unix time.
+// pastWindows has the units admitted in this window and in the one before, as package local counts them. A limiter
+// reports only the estimate, and the page draws its parts. Windows are aligned to Unix time.
 type pastWindows struct {
 	start     time.Time
 	cur, prev int64
@@ -47,8 +46,7 @@ func (p *pastWindows) estimate(now time.Time, period time.Duration) int64 {
 	return p.cur + (p.prev*int64(left)+int64(period)-1)/int64(period)
 }
 
-// change applies a new period, as a sliding window does: the estimate becomes
-// the count of the current window.
+// change applies a new period, as a sliding window does: the estimate becomes the count of the current window.
 func (p *pastWindows) change(now time.Time, from, to time.Duration) {
 	if from == to {
 		return

@@ -21,8 +21,8 @@ type Gate struct {
 	uses    []*use // of the limiters and of the Shedder
 }
 
-// New returns a Gate for these limits, which Checked has accepted, and for a Shedder or nil. Call Stands for each of its
-// places in a chain.
+// New returns a Gate for these limits, which Checked has accepted, and for a Shedder or nil. Call Stands for each of
+// its places in a chain.
 func New(kind Kind, limits []Limit, shedder any, failOpen bool, log *Log) *Gate {
 	holds := slices.ContainsFunc(limits, func(l Limit) bool { return l.Holds() })
 	g := &Gate{joint: jointOf(limits), failOpen: failOpen, Log: log, Holds: holds, kind: kind, shedder: shedder}
@@ -42,9 +42,9 @@ type Answer struct {
 	Admits bool  // no part denies, and FailOpen admits a request for which a limiter could not decide
 }
 
-// Ask decides a request, and logs why a limiter could not decide. Permits are acquired first. The limit with Brings is asked when the others have admitted. An admitted
-// request holds its permits until Release. Any other one has them released and its units given back, also after a panic of a limiter
-// or of the logger.
+// Ask decides a request, and logs why a limiter could not decide. Permits are acquired first. The limit with Brings is
+// asked when the others have admitted. An admitted request holds its permits until Release. Any other one has them
+// released and its units given back, also after a panic of a limiter or of the logger.
 func (g *Gate) Ask(ctx context.Context, parts []Part) (a Answer) {
 	held := 0
 	for held < len(parts) && parts[held].Holds() {
@@ -96,8 +96,8 @@ func (g *Gate) askRates(ctx context.Context, parts []Part) Answer {
 	return last
 }
 
-// askTogether asks all limiters in one call. Of several parts that deny, Denied is the one with the longest wait. After a denial the
-// results of the other parts may stay unknown.
+// askTogether asks all limiters in one call. Of several parts that deny, Denied is the one with the longest wait. After
+// a denial the results of the other parts may stay unknown.
 func (g *Gate) askTogether(ctx context.Context, parts []Part) Answer {
 	asks := make([]hybridlimit.Ask, len(parts))
 	for i := range parts {
@@ -127,8 +127,8 @@ func (g *Gate) askTogether(ctx context.Context, parts []Part) Answer {
 	return Answer{Denied: denied, Admits: res.Allowed}
 }
 
-// askInTurn asks the limiters one after the other, from the part of this index on. After a denial the earlier parts get their units
-// back. The same holds after a failure, unless FailOpen admits the request.
+// askInTurn asks the limiters one after the other, from the part of this index on. After a denial the earlier parts get
+// their units back. The same holds after a failure, unless FailOpen admits the request.
 func (g *Gate) askInTurn(ctx context.Context, parts []Part, from int) Answer {
 	a := Answer{Denied: -1}
 	for i := from; i < len(parts); i++ {
@@ -166,9 +166,8 @@ func (p *Part) allow(ctx context.Context) (hybridlimit.Result, error) {
 	return p.limiter().AllowN(ctx, p.Key, p.N)
 }
 
-// unavailable reports whether a limiter decided without Redis: by its fallback,
-// and with ErrUnavailable. An error beside a decision is logged and dropped, for
-// example if units could not be given back. Any other error is returned.
+// unavailable reports whether a limiter decided without Redis: by its fallback, and with ErrUnavailable. An error
+// beside a decision is logged and dropped, for example if units could not be given back. Any other error is returned.
 func (g *Gate) unavailable(ctx context.Context, res hybridlimit.Result, err error, parts []Part) (bool, error) {
 	switch {
 	case err == nil || res.Source == hybridlimit.SourceUnknown:
@@ -186,8 +185,7 @@ type refunder interface {
 	Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
 }
 
-// refunderOf returns the limiter, or the first limiter that it wraps (Unwrap),
-// that is a refunder.
+// refunderOf returns the limiter, or the first limiter that it wraps (Unwrap), that is a refunder.
 func refunderOf(l hybridlimit.Limiter) (refunder, bool) {
 	for {
 		if r, ok := l.(refunder); ok {
@@ -201,13 +199,12 @@ func refunderOf(l hybridlimit.Limiter) (refunder, bool) {
 	}
 }
 
-// giveBackTimeout bounds GiveBack, which continues after the request has ended:
-// the units must be returned even if the client has gone.
+// giveBackTimeout bounds GiveBack, which continues after the request has ended: the units must be returned even if the
+// client has gone.
 const giveBackTimeout = time.Second
 
-// GiveBack returns the units and permits of a request that another limit denied, that
-// could not wait, or that was shed. A limiter that cannot take units back keeps them:
-// they come back as its limit refills.
+// GiveBack returns the units and permits of a request that another limit denied, that could not wait, or that was shed.
+// A limiter that cannot take units back keeps them: they come back as its limit refills.
 func (g *Gate) GiveBack(ctx context.Context, parts []Part) {
 	if len(parts) == 0 {
 		return
@@ -233,8 +230,8 @@ func (g *Gate) GiveBack(ctx context.Context, parts []Part) {
 	}
 }
 
-// GiveBack returns the units of a call that could not wait. It does the same as for
-// a request of a Gate, but drops errors.
+// GiveBack returns the units of a call that could not wait. It does the same as for a request of a Gate, but drops
+// errors.
 func GiveBack(ctx context.Context, l hybridlimit.Limiter, key string, n int64, res *hybridlimit.Result) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
@@ -254,8 +251,7 @@ func refund(ctx context.Context, l hybridlimit.Limiter, key string, n int64, res
 	return err
 }
 
-// uncounted reports whether no limiter counts the units of an admission from this
-// source.
+// uncounted reports whether no limiter counts the units of an admission from this source.
 func uncounted(s hybridlimit.Source) bool {
 	return s == hybridlimit.SourceFallback || s == hybridlimit.SourceStatic || s == hybridlimit.SourceSwitch
 }

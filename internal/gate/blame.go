@@ -22,16 +22,14 @@ func BadRequest(err error) bool {
 	return false
 }
 
-// misconfigured reports whether LimitFor returned a limit for the key that the
-// limiter rejects.
+// misconfigured reports whether LimitFor returned a limit for the key that the limiter rejects.
 func misconfigured(err error) bool {
 	return errors.Is(err, hybridlimit.ErrInvalid) || errors.Is(err, hybridlimit.ErrUnsupported)
 }
 
-// Passes reports whether a request is admitted although a limiter returned err. It
-// lists the errors of a limiter that cannot decide for any key. A client may be
-// able to cause any other error, and could so evade the limit. A client may also
-// choose the deadline of its own request.
+// Passes reports whether a request is admitted although a limiter returned err. It lists the errors of a limiter that
+// cannot decide for any key. A client may be able to cause any other error, and could so evade the limit. A client may
+// also choose the deadline of its own request.
 func (g *Gate) Passes(ctx context.Context, err error) bool {
 	if !g.failOpen || ctx.Err() != nil || BadRequest(err) || misconfigured(err) {
 		return false

@@ -19,8 +19,7 @@ type Limited interface {
 	AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error)
 }
 
-// Limit is one limit on requests, without the functions that depend on the
-// protocol.
+// Limit is one limit on requests, without the functions that depend on the protocol.
 type Limit struct {
 	Limiter hybridlimit.Limiter // decides
 	Name    string              // overrides the limiter's name if not empty
@@ -33,8 +32,7 @@ type Limit struct {
 // Holds reports whether a request holds permits of the limit while it runs.
 func (l *Limit) Holds() bool { return l.acquirer != nil }
 
-// PolicyName returns the name of the limit's policy. known is false if only a
-// Result has the name.
+// PolicyName returns the name of the limit's policy. known is false if only a Result has the name.
 func (l *Limit) PolicyName() (name string, known bool) {
 	if l.Name != "" {
 		return l.Name, true
@@ -97,8 +95,8 @@ func Checked(bad *hybridlimit.Violations, limits []Limit) {
 	}
 }
 
-// IsNil reports whether an interface or the pointer in it is nil. A constructor
-// whose error was ignored gives such a pointer.
+// IsNil reports whether an interface or the pointer in it is nil. A constructor whose error was ignored gives such a
+// pointer.
 func IsNil(x any) bool {
 	if x == nil {
 		return true
@@ -107,9 +105,8 @@ func IsNil(x any) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// Order returns the order in which limits are asked: limits of calls in flight come
-// first, because a permit is given back without a trace, and the limit whose requests
-// bring their own comes last.
+// Order returns the order in which limits are asked: limits of calls in flight come first, because a permit is given
+// back without a trace, and the limit whose requests bring their own comes last.
 func Order(limits []Limit) []int {
 	order := make([]int, len(limits))
 	for i := range order {
@@ -130,8 +127,7 @@ func (l *Limit) turn() int {
 	return 1
 }
 
-// jointOf returns the limiter that can ask all limiters of rates without Brings
-// together, or nil.
+// jointOf returns the limiter that can ask all limiters of rates without Brings together, or nil.
 func jointOf(limits []Limit) hybridlimit.Joint {
 	limits = slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return l.Brings || l.Holds() })
 	if len(limits) < 2 {
@@ -162,8 +158,7 @@ type Part struct {
 	View    hybridlimit.Limiter // of the request's class, from Limit.Class; nil: Limit.Limiter
 
 	Res hybridlimit.Result // Source is SourceUnknown if the limiter was not asked or gave no figures
-	// Unavailable is set if the limiter decided by its fallback and returned
-	// ErrUnavailable too.
+	// Unavailable is set if the limiter decided by its fallback and returned ErrUnavailable too.
 	Unavailable bool
 	// Passed is set if the limiter failed and FailOpen admits the request.
 	Passed bool
@@ -218,6 +213,5 @@ func (l *Limit) Class(name string) hybridlimit.Limiter {
 	return nil
 }
 
-// FewParts is the number of limits up to which an adapter keeps a request's parts
-// on the stack.
+// FewParts is the number of limits up to which an adapter keeps a request's parts on the stack.
 const FewParts = 4

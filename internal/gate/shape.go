@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// Shape waits until the request's place in all queues has come. If its context
-// ends before, Shape returns the units of all parts and fails. This frees the
-// place at the end of the queue: if others wait behind the request, a later
-// request may start at the same time as another.
+// Shape waits until the request's place in all queues has come. If its context ends before, Shape returns the units of
+// all parts and fails. This frees the place at the end of the queue: if others wait behind the request, a later request
+// may start at the same time as another.
 func (g *Gate) Shape(ctx context.Context, parts []Part) error {
 	var delay time.Duration
 	for i := range parts {
@@ -28,8 +27,7 @@ func (g *Gate) Shape(ctx context.Context, parts []Part) error {
 	return nil
 }
 
-// Sleep waits for d, or until ctx ends. It fails at once if ctx's deadline comes
-// before the end of d.
+// Sleep waits for d, or until ctx ends. It fails at once if ctx's deadline comes before the end of d.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
 		return context.DeadlineExceeded

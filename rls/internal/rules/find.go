@@ -67,8 +67,8 @@ func Own(domain string, d *ratelimit.RateLimitDescriptor) Match {
 	return Match{Key: key(domain, d.GetEntries(), nil), Metric: m.String()}
 }
 
-// next returns the child that an entry leads to. The order is that of Envoy's service: the name, the wildcards, the
-// key alone.
+// next returns the child that an entry leads to. The order is that of Envoy's service: the name, the wildcards, the key
+// alone.
 func (n *node) next(key, value string) step {
 	if len(n.children) == 0 {
 		return step{}
@@ -107,8 +107,8 @@ func (n *node) next(key, value string) step {
 	return step{}
 }
 
-// pattern returns the part of a name behind key_, which is the value of a wildcard. If the name begins otherwise,
-// it returns the whole name, and false.
+// pattern returns the part of a name behind key_, which is the value of a wildcard. If the name begins otherwise, it
+// returns the whole name, and false.
 func pattern(name, key string) (string, bool) {
 	if len(name) > len(key) && name[:len(key)] == key && name[len(key)] == '_' {
 		return name[len(key)+1:], true

@@ -17,8 +17,8 @@ type kind struct {
 	overshoot float64
 }
 
-// floor reads the floor of a descriptor. Own is the rate_limit of the descriptor, and above is that of the nearest descriptor
-// around it; nil: none. It returns nil if the floor is not valid.
+// floor reads the floor of a descriptor. Own is the rate_limit of the descriptor, and above is that of the nearest
+// descriptor around it; nil: none. It returns nil if the floor is not valid.
 func (b *builder) floor(f field, own, above *Rule) *Rule {
 	n := f.value()
 	value, err := strconv.ParseFloat(n.Value, 64)

@@ -18,8 +18,8 @@ const maxKey = 200
 //	domain|key=value|key=value
 //
 // A backslash stands before |, = and ~ in a key, before | in a value or domain, and before a backslash anywhere. So
-// different descriptors have different keys. The value of a wildcard with share_threshold is the wildcard. If the
-// key is not the beginning of the wildcard, ~ and the whole name of the wildcard stand for the value.
+// different descriptors have different keys. The value of a wildcard with share_threshold is the wildcard. If the key
+// is not the beginning of the wildcard, ~ and the whole name of the wildcard stand for the value.
 //
 // A key above maxKey bytes is | and 32 hexadecimal digits of a hash. No other key begins with |, because a domain is
 // not empty.

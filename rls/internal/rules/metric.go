@@ -65,8 +65,8 @@ func open(domain string, entries []*ratelimit.RateLimitDescriptor_Entry, steps [
 	return string(m)
 }
 
-// detailed returns the metric of a rule with detailed_metric: all entries have their values, or the wildcard that
-// they share. Without such a wildcard an empty value leaves its underscore.
+// detailed returns the metric of a rule with detailed_metric: all entries have their values, or the wildcard that they
+// share. Without such a wildcard an empty value leaves its underscore.
 func detailed(domain string, entries []*ratelimit.RateLimitDescriptor_Entry, steps []step) string {
 	shares := false
 	for _, s := range steps {

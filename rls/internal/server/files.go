@@ -20,9 +20,9 @@ const (
 	maxFiles = 10_000
 )
 
-// readConfig returns the files of a path as one text. It reads a file of any name. Of a
-// directory it reads *.yaml and *.yml, also in its directories, but nothing whose name
-// begins with a dot: a volume of Kubernetes has its versions in such directories.
+// readConfig returns the files of a path as one text. It reads a file of any name. Of a directory it reads *.yaml and
+// *.yml, also in its directories, but nothing whose name begins with a dot: a volume of Kubernetes has its versions in
+// such directories.
 func readConfig(path string) ([]byte, error) {
 	names, err := configFiles(path)
 	if err != nil {

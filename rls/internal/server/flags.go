@@ -67,8 +67,8 @@ GRPC_SERVER_TLS_KEY, GRPC_CLIENT_TLS_CACERT and GRPC_CLIENT_TLS_SAN (-tls-...). 
 Flags:
 `
 
-// ParseFlags reads the flags and their defaults from the environment. It writes help and
-// the errors of flags to out. The error is flag.ErrHelp if help was asked for.
+// ParseFlags reads the flags and their defaults from the environment. It writes help and the errors of flags to out.
+// The error is flag.ErrHelp if help was asked for.
 func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Settings, error) {
 	e := environment{get: getenv}
 	var s Settings
@@ -170,8 +170,8 @@ func (s *Settings) check(bad *hybridlimit.Violations) {
 	s.Redis.check(bad)
 }
 
-// tags returns the number of tags of the hub. Requests for one tag share messages while one
-// is under way. One master needs one tag, so that most of them do.
+// tags returns the number of tags of the hub. Requests for one tag share messages while one is under way. One master
+// needs one tag, so that most of them do.
 func (s *Settings) tags() int {
 	switch {
 	case s.Tags > 0:

@@ -16,9 +16,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/rls"
 )
 
-// maxRequest is the size of the largest request, in bytes: a message of gRPC, or a body of
-// /json. Empty descriptors take fifty times their size in memory before they are counted,
-// and Envoy's headers are at most 60 KiB by default.
+// maxRequest is the size of the largest request, in bytes: a message of gRPC, or a body of /json. Empty descriptors
+// take fifty times their size in memory before they are counted, and Envoy's headers are at most 60 KiB by default.
 const maxRequest = 256 << 10
 
 // handler serves the pages for operators.
@@ -40,8 +39,8 @@ func handler(service *rls.Service, reg *prometheus.Registry, healthy func() bool
 	return mux
 }
 
-// serveJSON is ShouldRateLimit over HTTP, as in envoyproxy/ratelimit: 200, 429 if the
-// request is over the limit, or 400.
+// serveJSON is ShouldRateLimit over HTTP, as in envoyproxy/ratelimit: 200, 429 if the request is over the limit, or
+// 400.
 func serveJSON(w http.ResponseWriter, r *http.Request, service *rls.Service) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 	var req pb.RateLimitRequest
@@ -89,8 +88,7 @@ func dump(w io.Writer, set *rls.Rules) {
 	}
 }
 
-// httpServer returns a server whose timeouts bound clients that send or read slowly on
-// purpose.
+// httpServer returns a server whose timeouts bound clients that send or read slowly on purpose.
 func httpServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,

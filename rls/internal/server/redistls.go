@@ -10,8 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// RedisTLS has the files for TLS to Redis. The zero RedisTLS trusts the authorities of the
-// system and shows no certificate.
+// RedisTLS has the files for TLS to Redis. The zero RedisTLS trusts the authorities of the system and shows no
+// certificate.
 type RedisTLS struct {
 	CA, Cert, Key string
 
@@ -59,8 +59,7 @@ func (f RedisTLS) own() (*tls.Certificate, error) {
 	return &pair, err
 }
 
-// config returns the configuration of connections. Each connection reads the certificate
-// of the client again.
+// config returns the configuration of connections. Each connection reads the certificate of the client again.
 func (f RedisTLS) config(insecure bool) (*tls.Config, error) {
 	roots, err := f.roots()
 	if err != nil {

@@ -27,13 +27,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/rls"
 )
 
-// healthName is the name of the service in gRPC health checks, as in
-// envoyproxy/ratelimit. The empty name answers too.
+// healthName is the name of the service in gRPC health checks, as in envoyproxy/ratelimit. The empty name answers too.
 const healthName = "ratelimit"
 
 const (
-	// handshakeTimeout bounds a client that connects and says nothing. grpc-go's
-	// GracefulStop and Stop wait for it, by default for two minutes.
+	// handshakeTimeout bounds a client that connects and says nothing. grpc-go's GracefulStop and Stop wait for it, by
+	// default for two minutes.
 	handshakeTimeout = 5 * time.Second
 	// pagesDrain is the time for HTTP requests in flight at the end.
 	pagesDrain = time.Second
@@ -59,9 +58,8 @@ type server struct {
 	ends     []func() // in the order of their start
 }
 
-// Run serves until ctx ends, and then ends in order: health checks fail, calls in flight
-// end, and the counts are sent to Redis. Started, if not nil, is called when the server
-// listens.
+// Run serves until ctx ends, and then ends in order: health checks fail, calls in flight end, and the counts are sent
+// to Redis. Started, if not nil, is called when the server listens.
 func Run(ctx context.Context, s Settings, stderr io.Writer, started func(Addresses)) error {
 	srv := &server{settings: s, log: slog.New(slog.NewTextHandler(stderr, nil)), health: health.NewServer()}
 	defer srv.close()

@@ -82,8 +82,7 @@ func (c *certificates) config() *tls.Config {
 	}
 }
 
-// run follows the files until ctx ends. Files that cannot be used are logged, and those
-// before stay in use.
+// run follows the files until ctx ends. Files that cannot be used are logged, and those before stay in use.
 func (c *certificates) run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

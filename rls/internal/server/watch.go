@@ -25,11 +25,10 @@ const (
 )
 
 const (
-	// firstTries is the number of looks at a configuration that keeps changing, at the
-	// start.
+	// firstTries is the number of looks at a configuration that keeps changing, at the start.
 	firstTries = 20
-	// maxLogged is the number of different errors that are logged until the
-	// configuration is valid again, and of violations in a line.
+	// maxLogged is the number of different errors that are logged until the configuration is valid again, and of
+	// violations in a line.
 	maxLogged = 20
 )
 
@@ -46,8 +45,7 @@ type watcher struct {
 	errs   int64
 }
 
-// newWatcher puts the rules of the configuration in force. It fails if they cannot be
-// used.
+// newWatcher puts the rules of the configuration in force. It fails if they cannot be used.
 func newWatcher(ctx context.Context, s Settings, service *rls.Service, log *slog.Logger) (*watcher, error) {
 	w := &watcher{path: s.Config, log: log.With(slog.String("config", s.Config)), logged: map[string]bool{}}
 	w.poller = filepoll.Poller[*rls.Rules]{
@@ -80,8 +78,7 @@ func newWatcher(ctx context.Context, s Settings, service *rls.Service, log *slog
 	return w, nil
 }
 
-// run looks at the files until ctx ends. Refused is called with each look that finds an
-// invalid configuration.
+// run looks at the files until ctx ends. Refused is called with each look that finds an invalid configuration.
 func (w *watcher) run(ctx context.Context, every time.Duration, refused func()) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
