@@ -24,24 +24,18 @@ func (f *fleet) set(to settings) error {
 		f.note(kindYou, "Settings: mode %s, K %s, T %d ms, overshoot %g %%; every process that has not crashed has a new limiter.",
 			to.Mode, adaptive(to.K), to.TMs, 100*to.Overshoot)
 	case from.limit() != to.limit():
-		for _, s := range f.slots {
-			if s.crashed {
-				continue
+		for p := range f.alive {
+			if err := p.limiter.SetLimit(to.limit()); err != nil {
+				return fmt.Errorf("process %d: %w", p.number, err)
 			}
-			if err := s.limiter.SetLimit(to.limit()); err != nil {
-				return fmt.Errorf("process %d: %w", s.number, err)
-			}
-			s.naive.setLimit(to.limit())
+			p.naive.setLimit(to.limit())
 		}
 		f.note(kindYou, "The limit is %v. Used units stay used.", to.limit())
 	}
 	if from.Permits != to.Permits {
-		for _, s := range f.slots {
-			if s.crashed {
-				continue
-			}
-			if err := s.flight.limiter.SetLimit(to.permits()); err != nil {
-				return fmt.Errorf("process %d: %w", s.number, err)
+		for p := range f.alive {
+			if err := p.flight.limiter.SetLimit(to.permits()); err != nil {
+				return fmt.Errorf("process %d: %w", p.number, err)
 			}
 		}
 		f.inFlight.change(to.Permits, time.Now())
@@ -77,9 +71,9 @@ func adaptive(k int64) string {
 // rebuild gives every process a new limiter with the current settings. Paused processes stay paused, and crashed ones
 // stay crashed.
 func (f *fleet) rebuild() error {
-	paused := map[*slot]bool{}
-	for _, s := range f.slots {
-		paused[s] = s.condition() == "paused"
+	paused := map[*process]bool{} // end freezes all of them
+	for p := range f.alive {
+		paused[p] = p.frozen.Load()
 	}
 	f.retire(f.slots, f.grace())
 	for i, s := range f.slots {
@@ -96,7 +90,7 @@ func (f *fleet) rebuild() error {
 		if paused[s] {
 			p.pause()
 		}
-		f.slots[i] = &slot{process: p}
+		f.slots[i] = p
 	}
 	return nil
 }

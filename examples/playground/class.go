@@ -42,14 +42,15 @@ func classesOf(l *local.Limiter, declared []hybridlimit.Class) ([]*callClass, er
 
 // checkClass returns the violation of a class that a page asks for. A card without classes has only "".
 func (c *card) checkClass(name string, bad *hybridlimit.Violations) {
-	if len(c.classes) == 0 {
-		if name != "" {
-			bad.Add("class", name, "must be empty: the card has no classes")
+	switch {
+	case len(c.classes) == 0 && name != "":
+		bad.Add("class", name, "must be empty: the card has no classes")
+	case len(c.classes) > 0 && c.class(name) == nil:
+		var names []string
+		for _, class := range c.classes {
+			names = append(names, class.name)
 		}
-		return
-	}
-	if c.class(name) == nil {
-		bad.Add("class", name, "must be "+strings.Join(c.classNames(), " or "))
+		bad.Add("class", name, "must be "+strings.Join(names, " or "))
 	}
 }
 
@@ -61,14 +62,6 @@ func (c *card) class(name string) *callClass {
 		}
 	}
 	return nil
-}
-
-func (c *card) classNames() []string {
-	var names []string
-	for _, class := range c.classes {
-		names = append(names, class.name)
-	}
-	return names
 }
 
 // ForClass is part of hybridlimit.Classer. It replaces the method of the embedded limiter, whose results the card would
@@ -111,16 +104,13 @@ func (c *card) explainClass(class *callClass, res hybridlimit.Result) string {
 		}
 		return fmt.Sprintf("Admitted: %s took a token, %s.", class.name, left(res.Remaining))
 	case floor > 0:
-		return fmt.Sprintf("Denied: %s leaves %s to critical requests. There is a token for it in %s.", class.name, tokens(floor), short(res.RetryAfter))
+		tokens := "the last token"
+		if floor > 1 {
+			tokens = fmt.Sprintf("the last %d tokens", floor)
+		}
+		return fmt.Sprintf("Denied: %s leaves %s to critical requests. There is a token for it in %s.", class.name, tokens, short(res.RetryAfter))
 	}
 	return fmt.Sprintf("Denied: the bucket is empty, also for %s. The next token comes in %s.", class.name, short(res.RetryAfter))
-}
-
-func tokens(n int64) string {
-	if n == 1 {
-		return "the last token"
-	}
-	return fmt.Sprintf("the last %d tokens", n)
 }
 
 var _ hybridlimit.Classer = (*overheard)(nil)

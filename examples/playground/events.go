@@ -51,8 +51,6 @@ type said struct {
 	cause   string
 }
 
-func newChronicle(start time.Time) *chronicle { return &chronicle{start: start} }
-
 func (c *chronicle) note(kind, format string, args ...any) event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,10 +61,7 @@ func (c *chronicle) note(kind, format string, args ...any) event {
 func (c *chronicle) add(at time.Time, kind, text string) event {
 	c.seq++
 	e := event{Seq: c.seq, At: at.Sub(c.start).Milliseconds(), Kind: kind, Text: text}
-	c.events = append(c.events, e)
-	if len(c.events) > maxEvents {
-		c.events = slices.Delete(c.events, 0, len(c.events)-maxEvents)
-	}
+	c.events = latest(append(c.events, e), maxEvents)
 	return e
 }
 

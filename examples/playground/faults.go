@@ -157,16 +157,14 @@ func (f *fleet) outage() bool {
 // withoutRedis begins to count the units that processes admit alone.
 func (f *fleet) withoutRedis(at time.Time) {
 	known := int64(f.settings.Processes)
-	for _, s := range f.slots {
-		if !s.crashed {
-			known = min(known, s.limiter.Stats().Fleet)
-		}
+	for p := range f.alive {
+		known = min(known, p.limiter.Stats().Fleet)
 	}
 	f.watch.outage(f.cell(at), known)
 }
 
 // slot returns the place of a process.
-func (f *fleet) slot(number int) (*slot, error) {
+func (f *fleet) slot(number int) (*process, error) {
 	if number < 1 || number > len(f.slots) {
 		var bad hybridlimit.Violations
 		bad.Add("process", number, fmt.Sprintf("must be 1 to %d", len(f.slots)))
@@ -201,7 +199,7 @@ func (f *fleet) intervene(number int, action string) error {
 			return wrong
 		}
 		calls := f.inFlight.of(s.flight)
-		f.retire([]*slot{s}, 0)
+		f.retire([]*process{s}, 0)
 		s.crashed = true
 		f.note(kindYou, "Process %d has crashed: its leases are wasted, and its owed units (at most its credit) are never counted.%s", number, crashed(calls.sum()))
 	case "start":
@@ -212,7 +210,7 @@ func (f *fleet) intervene(number int, action string) error {
 		if err != nil {
 			return err
 		}
-		f.slots[number-1] = &slot{process: p}
+		f.slots[number-1] = p
 		f.note(kindYou, "Process %d is started again. It has no credit before its second heartbeat.", number)
 	default:
 		var bad hybridlimit.Violations
@@ -235,7 +233,7 @@ func crashed(calls int64) string {
 }
 
 // condition returns running, paused or crashed.
-func (s *slot) condition() string {
+func (s *process) condition() string {
 	switch {
 	case s.crashed:
 		return "crashed"

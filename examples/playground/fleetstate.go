@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"math"
 	"time"
 )
@@ -25,13 +26,10 @@ type redisState struct {
 }
 
 type processState struct {
-	Number  int    `json:"number"`
-	State   string `json:"state"`
-	N       int64  `json:"n"`
-	Credit  int64  `json:"credit"`
-	Breaker string `json:"breaker"`
-	Held    int64  `json:"held"`
-	Owed    int64  `json:"owed"`
+	processStats
+	State string `json:"state"`
+	Held  int64  `json:"held"`
+	Owed  int64  `json:"owed"`
 }
 
 // totals are the sums over all processes since the start.
@@ -56,11 +54,11 @@ func (f *fleet) look() fleetState {
 	sum := f.gone.counts
 	out.Totals.Messages = f.gone.messages
 	for _, s := range f.slots {
-		p := processState{Number: s.number, State: s.condition()}
+		p := processState{processStats: processStats{Number: s.number}, State: s.condition()}
 		if !s.crashed {
 			st := s.limiter.Stats()
-			p.N, p.Credit, p.Breaker, p.Held, p.Owed = st.Fleet, st.Credit, st.Breaker.String(), st.Held, st.Owed
-			sum.add(s.before)
+			p.processStats, p.Held, p.Owed = s.stats(), st.Held, st.Owed
+			sum.add(s.before, 1)
 			out.Totals.Messages += s.sent
 		}
 		out.Processes = append(out.Processes, p)
@@ -86,19 +84,18 @@ type processStats struct {
 	Breaker string `json:"breaker"`
 }
 
+func (p *process) stats() processStats {
+	s := p.limiter.Stats()
+	return processStats{p.number, s.Fleet, s.Credit, s.Breaker.String()}
+}
+
 func (f *fleet) stats() libraryStats {
-	all := ended{stats: map[string][2]int64{}, messages: f.gone.messages}
-	for src, both := range f.gone.stats {
-		all.stats[src] = both
-	}
+	all := ended{stats: maps.Clone(f.gone.stats), messages: f.gone.messages}
 	var each []processStats
-	for _, s := range f.slots {
-		if !s.crashed {
-			st := s.limiter.Stats()
-			all.add(st)
-			all.messages += s.messages()
-			each = append(each, processStats{s.number, st.Fleet, st.Credit, st.Breaker.String()})
-		}
+	for p := range f.alive {
+		all.add(p.limiter.Stats())
+		all.messages += p.messages()
+		each = append(each, p.stats())
 	}
 	return libraryStats{all.stats, all.messages, each}
 }
@@ -113,16 +110,12 @@ type history struct {
 	Start   int64          `json:"start"`   // Unix ms
 }
 
-func (f *fleet) history() (h history) {
-	err := f.do(func() error {
-		h = history{
-			State: f.look(), Samples: append([]sample{}, f.samples...), Flights: append([]flightSample{}, f.flights...), Events: f.log.all(),
-			Sources: sourceNames(), Start: f.start.UnixMilli(),
-		}
+func (f *fleet) history() history {
+	h := history{Sources: sourceNames()}
+	_ = f.do(func() error { // fails only at the end of the program; the page then gets an empty history
+		h.State, h.Events, h.Start = f.look(), f.log.all(), f.start.UnixMilli()
+		h.Samples, h.Flights = append([]sample{}, f.samples...), append([]flightSample{}, f.flights...)
 		return nil
 	})
-	if err != nil {
-		h.Sources = sourceNames()
-	}
 	return h
 }

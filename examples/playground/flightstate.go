@@ -95,15 +95,13 @@ func (f *fleet) sampleFlights(now time.Time, span time.Duration) {
 	s := flightSample{
 		Seq: f.flightSeq, At: f.clock.ms(), Span: span.Milliseconds(), Shared: make([]int64, len(f.slots)), Redis: state, Limit: f.settings.Permits,
 	}
-	for i, slot := range f.slots {
-		if !slot.crashed {
-			r := f.inFlight.of(slot.flight)
-			s.Shared[i] = r.Shared
-			s.Alone += r.Alone
-			s.Outlived += r.Outlived
-		}
+	for p := range f.alive {
+		r := f.inFlight.of(p.flight)
+		s.Shared[p.number-1] = r.Shared
+		s.Alone += r.Alone
+		s.Outlived += r.Outlived
 	}
-	f.flights = latest(append(f.flights, s))
+	f.flights = latest(append(f.flights, s), maxSamples)
 	f.send("flight", s)
 }
 
@@ -112,8 +110,8 @@ func (f *fleet) flying() bool {
 	if f.loaded() && f.settings.CallLoad > 0 {
 		return true
 	}
-	for _, s := range f.slots {
-		if !s.crashed && (s.flight.asking.Load() > 0 || f.inFlight.any(s.flight)) {
+	for p := range f.alive {
+		if p.flight.asking.Load() > 0 || f.inFlight.any(p.flight) {
 			return true
 		}
 	}

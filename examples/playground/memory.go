@@ -18,10 +18,8 @@ type restoring struct {
 // resynced returns how often the processes have told Redis something that it had lost. It includes retired processes.
 func (f *fleet) resynced() int64 {
 	n := f.gone.resynced
-	for _, s := range f.slots {
-		if !s.crashed {
-			n += s.limiter.Stats().Resynced
-		}
+	for p := range f.alive {
+		n += p.limiter.Stats().Resynced
 	}
 	return n
 }
@@ -41,8 +39,8 @@ func (f *fleet) lookAtMemory(now time.Time) {
 	}
 	told := f.resynced() - r.resynced
 	closed := true
-	for _, s := range f.slots {
-		closed = closed && (s.crashed || s.frozen.Load() || s.limiter.Stats().Breaker == breaker.Closed)
+	for p := range f.alive {
+		closed = closed && (p.frozen.Load() || p.limiter.Stats().Breaker == breaker.Closed)
 	}
 	// A process that does not tell Redis at once does so within a second.
 	if !closed || told == 0 && now.Sub(r.since) < 2*time.Second {

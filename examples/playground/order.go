@@ -14,36 +14,57 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// order returns a handler that reads an order and executes it.
-func order[Q any](do func(Q) error) http.HandlerFunc {
+// answers returns a handler that replies with the result of do.
+func answers(do func(r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var q Q
-		if read(w, r, &q) {
-			reply(w, struct{}{}, do(q))
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		v, err := do(r)
+		switch {
+		case errors.Is(err, errNotFound):
+			refuse(w, http.StatusNotFound, err)
+		case errors.Is(err, hybridlimit.ErrInvalid), errors.Is(err, errUnreadable):
+			refuse(w, http.StatusBadRequest, err)
+		case errors.Is(err, errEnded):
+			refuse(w, http.StatusServiceUnavailable, err)
+		case err != nil:
+			refuse(w, http.StatusConflict, err)
+		default:
+			write(w, http.StatusOK, v)
 		}
 	}
 }
+
+// order returns a handler that executes an order without a body.
+func order(do func(r *http.Request) error) http.HandlerFunc {
+	return answers(func(r *http.Request) (any, error) { return done, do(r) })
+}
+
+// errNotFound begins the error of a path that names nothing.
+var errNotFound = errors.New("playground")
 
 // maxBody is the largest body of an order in bytes, far more than any needs.
 const maxBody = 4 << 10
 
 var errUnreadable = errors.New("the request cannot be read")
 
-// read reads an order into the value that q points to. If the order cannot be read, read answers the request and
-// returns false.
-func read(w http.ResponseWriter, r *http.Request, q any) bool {
-	body, err := content(w, r)
+// done is the reply to an order that has no other.
+var done = struct{}{}
+
+// with reads the order in the body of a request and executes it.
+func with[Q any](r *http.Request, do func(Q) error) error {
+	var q Q
+	body, err := content(r)
 	if err == nil {
-		err = decode(body, q)
+		err = decode(body, &q)
 	}
 	if err != nil {
-		reply(w, nil, err)
+		return err
 	}
-	return err == nil
+	return do(q)
 }
 
-func content(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+func content(r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, fmt.Errorf("playground: %w: %w", errUnreadable, err)
 	}
@@ -85,19 +106,6 @@ func wrongType(e *json.UnmarshalTypeError) error {
 		bad.Add(e.Field, json.Number(literal), "is too large")
 	}
 	return bad.Err("playground")
-}
-
-func reply(w http.ResponseWriter, v any, err error) {
-	switch {
-	case errors.Is(err, hybridlimit.ErrInvalid), errors.Is(err, errUnreadable):
-		refuse(w, http.StatusBadRequest, err)
-	case errors.Is(err, errEnded):
-		refuse(w, http.StatusServiceUnavailable, err)
-	case err != nil:
-		refuse(w, http.StatusConflict, err)
-	default:
-		write(w, http.StatusOK, v)
-	}
 }
 
 func refuse(w http.ResponseWriter, status int, err error) {

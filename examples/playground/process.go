@@ -35,54 +35,50 @@ type process struct {
 	frozen  atomic.Bool // paused
 	stop    chan struct{}
 	work    sync.WaitGroup
+
+	// Of the fleet's goroutine.
+	crashed bool
+	before  counts // at the last sample
+	sent    int64  // messages at the last sample
 }
 
-// processConfig has the settings of a process.
-type processConfig struct {
-	number   int
-	settings settings
-	epoch    time.Time // the begin of cell 0
-	log      slog.Handler
-	inFlight *inFlight // of the fleet
-}
-
-func startProcess(s *store, c processConfig) (*process, error) {
-	p := &process{number: c.number, link: newLink(s), load: newLoad(), stop: make(chan struct{}), tally: newTally(c.epoch)}
+func startProcess(f *fleet, number int) (*process, error) {
+	s, at := f.store, f.settings
+	p := &process{number: number, link: newLink(s), load: newLoad(), stop: make(chan struct{}), tally: &tally{epoch: f.start}}
 	p.client = redis.NewClient(s.options(p.link.dial))
-	if err := p.limit(s, c); err != nil {
+	if err := p.limit(f); err != nil {
 		if p.hub != nil {
 			p.hub.Close()
 		}
 		p.client.Close()
 		p.link.cut()
-		return nil, fmt.Errorf("process %d: %w", c.number, err)
+		return nil, fmt.Errorf("process %d: %w", number, err)
 	}
-	p.naive = newNaive(redis.NewClient(s.options(p.link.dial)), s.prefix+":naive", c.settings.limit(), c.settings.limiter().SyncInterval)
+	p.naive = newNaive(redis.NewClient(s.options(p.link.dial)), s.prefix+":naive", at.limit(), at.limiter().SyncInterval)
 	p.work.Go(p.offer)
 	p.work.Go(p.flight.run)
 	return p, nil
 }
 
 // limit makes the hub and its limiters.
-func (p *process) limit(s *store, c processConfig) (err error) {
+func (p *process) limit(f *fleet) (err error) {
 	p.hub, err = hybrid.NewHub(p.client, hybrid.HubConfig{
-		Prefix:    s.prefix,
-		FleetSize: c.settings.Processes,
+		Prefix:    f.store.prefix,
+		FleetSize: f.settings.Processes,
 		Tags:      1, // one Redis, not a Cluster: all keys may share a command
-		Logger:    slog.New(c.log),
+		Logger:    slog.New(&listener{to: f.log, process: p.number, silent: p.frozen.Load}),
 	})
 	if err != nil {
 		return err
 	}
-	if p.limiter, err = p.hub.Limiter(c.settings.limit(), c.settings.limiter()); err != nil {
+	if p.limiter, err = p.hub.Limiter(f.settings.limit(), f.settings.limiter()); err != nil {
 		return err
 	}
-	calls, err := p.hub.Concurrency(c.settings.permits(), hybrid.ConcurrencyConfig{Name: flightName, MaxWait: flightWait})
-	if err != nil {
-		return err
+	calls, err := p.hub.Concurrency(f.settings.permits(), hybrid.ConcurrencyConfig{Name: flightName, MaxWait: flightWait})
+	if err == nil {
+		p.flight = newFlight(p, calls, f.inFlight)
 	}
-	p.flight = newFlight(p, calls, c.inFlight)
-	return nil
+	return err
 }
 
 // batches is the number of batches of calls that may wait for Redis at once.
@@ -144,11 +140,11 @@ func (p *process) call(calls int) {
 
 func (p *process) pause() {
 	p.frozen.Store(true)
-	p.link.pause()
+	p.link.pause(true)
 }
 
 func (p *process) resume() {
-	p.link.resume()
+	p.link.pause(false)
 	p.frozen.Store(false)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -72,10 +73,7 @@ const (
 	maxSamples = 280
 )
 
-// latest drops the oldest points of a chart that are too many.
-func latest[S any](points []S) []S {
-	if len(points) <= maxSamples {
-		return points
-	}
-	return append(points[:0:0], points[len(points)-maxSamples:]...)
+// latest drops the oldest points that are more than most.
+func latest[S any](points []S, most int) []S {
+	return slices.Delete(points, 0, max(0, len(points)-most))
 }

@@ -17,23 +17,14 @@ type counts struct {
 	Naive   int64                         `json:"naive"` // admitted by the naive limiter
 }
 
-func (c *counts) add(d counts) {
-	c.Offered += d.Offered
-	c.Errors += d.Errors
-	c.Naive += d.Naive
+// add adds d times sign, which is 1 or -1.
+func (c *counts) add(d counts, sign int64) {
+	c.Offered += sign * d.Offered
+	c.Errors += sign * d.Errors
+	c.Naive += sign * d.Naive
 	for i := range c.Allowed {
-		c.Allowed[i] += d.Allowed[i]
-		c.Denied[i] += d.Denied[i]
-	}
-}
-
-func (c *counts) sub(d counts) {
-	c.Offered -= d.Offered
-	c.Errors -= d.Errors
-	c.Naive -= d.Naive
-	for i := range c.Allowed {
-		c.Allowed[i] -= d.Allowed[i]
-		c.Denied[i] -= d.Denied[i]
+		c.Allowed[i] += sign * d.Allowed[i]
+		c.Denied[i] += sign * d.Denied[i]
 	}
 }
 
@@ -83,8 +74,6 @@ type tally struct {
 	counts counts
 	placed placed
 }
-
-func newTally(epoch time.Time) *tally { return &tally{epoch: epoch} }
 
 func (t *tally) cell(at time.Time) int { return int(at.Sub(t.epoch) / cellTime) }
 
