@@ -44,11 +44,9 @@ type chronicle struct {
 
 // said is a line of one process's limiter.
 type said struct {
-	process int
-	at      time.Time
-	kind    string
-	text    string
-	cause   string
+	process           int
+	at                time.Time
+	kind, text, cause string
 }
 
 func (c *chronicle) note(kind, format string, args ...any) event {
@@ -115,15 +113,13 @@ func processes(who []int) string {
 		for j+1 < len(who) && who[j+1] == who[j]+1 {
 			j++
 		}
-		switch j - i {
-		case 0:
-			parts = append(parts, fmt.Sprint(who[i]))
-		case 1:
-			parts = append(parts, fmt.Sprint(who[i]), fmt.Sprint(who[j]))
-		default:
+		if j > i+1 {
 			parts = append(parts, fmt.Sprintf("%d–%d", who[i], who[j]))
+			i = j + 1
+		} else {
+			parts = append(parts, fmt.Sprint(who[i]))
+			i++
 		}
-		i = j + 1
 	}
 	return "Processes " + strings.Join(parts, ", ")
 }
@@ -135,10 +131,8 @@ type listener struct {
 	silent  func() bool // true while the process is paused: its lines are dropped
 }
 
-// Enabled is part of slog.Handler.
 func (l *listener) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
-// Handle is part of slog.Handler.
 func (l *listener) Handle(_ context.Context, r slog.Record) error {
 	if l.silent() {
 		return nil
@@ -164,17 +158,12 @@ func (l *listener) Handle(_ context.Context, r slog.Record) error {
 
 // fallback returns the text about the fallback in the group of a limiter.
 func fallback(attrs []slog.Attr) string {
-	policy, n := "", int64(0)
+	of := map[string]string{}
 	for _, a := range attrs {
-		switch a.Key {
-		case "fallback":
-			policy = a.Value.String()
-		case "fleet":
-			n = a.Value.Int64()
-		}
+		of[a.Key] = a.Value.String()
 	}
-	if policy == "share" && n > 0 {
-		return fmt.Sprintf("; fallback share 1/%d", n)
+	if n := of["fleet"]; of["fallback"] == "share" && n != "" && n != "0" {
+		return "; fallback share 1/" + n
 	}
 	return ""
 }
@@ -182,5 +171,4 @@ func fallback(attrs []slog.Attr) string {
 // WithAttrs is part of slog.Handler. The attributes common to all lines are left out.
 func (l *listener) WithAttrs([]slog.Attr) slog.Handler { return l }
 
-// WithGroup is part of slog.Handler.
 func (l *listener) WithGroup(string) slog.Handler { return l }

@@ -156,3 +156,53 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request, everything func() a
 		}
 	}
 }
+
+// pushEvery is the shortest interval between two pushes of a card: as often as pages draw.
+const pushEvery = 50 * time.Millisecond
+
+// soon calls do when asked: at once, or, if the last call is more recent than every, after that interval. All requests
+// in between are one call.
+type soon struct {
+	every time.Duration
+	do    func()
+
+	mu    sync.Mutex
+	last  time.Time
+	timer *time.Timer // nil: no call is pending
+	ended bool
+}
+
+func (s *soon) ask() {
+	s.mu.Lock()
+	wait := s.every - time.Since(s.last)
+	switch {
+	case s.timer != nil || s.ended:
+	case wait > 0:
+		s.timer = time.AfterFunc(wait, s.now)
+	default:
+		s.last = time.Now()
+		defer s.now()
+	}
+	s.mu.Unlock()
+}
+
+// now is also called when the interval has passed.
+func (s *soon) now() {
+	s.mu.Lock()
+	s.timer, s.last = nil, time.Now()
+	ended := s.ended
+	s.mu.Unlock()
+	if !ended {
+		s.do()
+	}
+}
+
+// end drops a pending call.
+func (s *soon) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}

@@ -86,33 +86,19 @@ const batches = 8
 
 // offer makes the calls of the process. It uses one goroutine as long as no call waits.
 func (p *process) offer() {
-	tick := time.NewTicker(pace)
-	defer tick.Stop()
 	var running sync.WaitGroup
 	defer running.Wait()
 	room := make(chan struct{}, batches)
-	for {
-		select {
-		case <-p.stop:
-			return
-		case <-tick.C:
-		}
-		if p.load.none() {
-			if p.load.rest(tick, p.stop) {
-				return
-			}
-			continue
-		}
-		calls := p.load.due(time.Now())
+	p.load.run(p.stop, func() bool { return true }, func(_ time.Time, calls int) {
 		if calls == 0 || p.frozen.Load() {
-			continue
+			return
 		}
 		select {
 		case room <- struct{}{}:
 			running.Go(func() { p.call(calls); <-room })
 		default: // all batches wait
 		}
-	}
+	})
 }
 
 // messages returns the number of messages to Redis about the rate, and of heartbeats. A message about calls in flight
@@ -155,7 +141,7 @@ func (p *process) end(grace time.Duration) (settled bool) {
 	close(p.stop)
 	if grace > 0 {
 		p.work.Wait() // calls in progress get an answer
-		p.flight.end()
+		p.flight.all.leave(p.flight)
 		ctx, cancel := context.WithTimeout(context.Background(), grace)
 		settled = p.limiter.Shutdown(ctx) == nil // unpaid units are in Stats().Dropped
 		p.hub.Shutdown(ctx)                      // permits that are not given back are free when the process has left
@@ -164,7 +150,7 @@ func (p *process) end(grace time.Duration) (settled bool) {
 		p.link.cut() // a crash resets its connections before anything is settled
 		p.hub.Close()
 		p.work.Wait()
-		p.flight.end()
+		p.flight.all.leave(p.flight)
 	}
 	p.flight.asks.Wait()
 	p.naive.close()
@@ -176,4 +162,67 @@ func (p *process) end(grace time.Duration) (settled bool) {
 // newObserver returns a limiter that reads the state of the key in Redis. It bypasses all faults.
 func newObserver(s *store, limit hybridlimit.Limit) (*global.Limiter, error) {
 	return global.New(s.admin, limit, global.Config{Prefix: s.prefix, Name: "requests", Tags: 1})
+}
+
+// load is a number of calls a second. One goroutine makes them, and others change their number.
+type load struct {
+	perSecond atomic.Int64  // in thousandths
+	wake      chan struct{} // signals that there may be something to do again
+
+	last time.Time // of the last batch
+	part float64   // of the next call
+}
+
+// pace is the time between two batches of calls. maxLag is the longest delay of the load. Calls that cannot be made in
+// time are dropped.
+const (
+	pace   = 10 * time.Millisecond
+	maxLag = 250 * time.Millisecond
+)
+
+func newLoad() *load { return &load{wake: make(chan struct{}, 1), last: time.Now()} }
+
+// aim sets the number of calls a second.
+func (l *load) aim(perSecond float64) {
+	l.perSecond.Store(int64(perSecond * 1000))
+	l.rouse()
+}
+
+// rouse ends a rest.
+func (l *load) rouse() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // a signal is already pending
+	}
+}
+
+// run calls do once per pace, with the number of calls to make now, until stop is closed. It rests without ticks while
+// there is no load and idle returns true.
+func (l *load) run(stop <-chan struct{}, idle func() bool, do func(now time.Time, calls int)) {
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		if l.perSecond.Load() == 0 && idle() {
+			tick.Stop()
+			select {
+			case <-stop:
+				return
+			case <-l.wake:
+			}
+			tick.Reset(pace)
+			l.last = time.Now()
+			continue
+		}
+		now := time.Now()
+		l.part += float64(l.perSecond.Load()) / 1000 * min(now.Sub(l.last), maxLag).Seconds()
+		l.last = now
+		calls := int(l.part)
+		l.part -= float64(calls)
+		do(now, calls)
+	}
 }
