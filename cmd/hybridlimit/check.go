@@ -20,15 +20,14 @@ import (
 
 // check is the command check.
 func check(*flag.FlagSet, *connection) job {
-	return func(_ context.Context, args []string, out *printer) error {
-		var bad hybridlimit.Violations
-		arguments(&bad, args, 1, 1, "must be one file")
+	var j job
+	j.check = func(bad *hybridlimit.Violations, args []string) {
+		arguments(bad, args, 1, 1, "must be one file")
 		if len(args) == 1 && slices.Contains([]string{".yaml", ".yml"}, strings.ToLower(filepath.Ext(args[0]))) {
 			bad.Add("FILE", args[0], "must be JSON; for YAML call yamllimit.Parse of limitfile/yamllimit, for example in a test")
 		}
-		if err := bad.Err("hybridlimit"); err != nil {
-			return err
-		}
+	}
+	j.do = func(_ context.Context, args []string, out *printer) error {
 		f, err := os.Open(args[0])
 		if err != nil {
 			return fmt.Errorf("hybridlimit: %w", err)
@@ -45,6 +44,7 @@ func check(*flag.FlagSet, *connection) job {
 		out.sets(checkedOf(file))
 		return describe(out, file)
 	}
+	return j
 }
 
 // eachOnALine returns an error with one line for each violation. Editors find file and line at its begin. The error

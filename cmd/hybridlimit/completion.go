@@ -13,15 +13,14 @@ import (
 
 // completion is the command completion.
 func completion(*flag.FlagSet, *connection) job {
-	return func(_ context.Context, args []string, out *printer) error {
-		var bad hybridlimit.Violations
-		arguments(&bad, args, 1, 1, "must be bash or zsh")
+	var j job
+	j.check = func(bad *hybridlimit.Violations, args []string) {
+		arguments(bad, args, 1, 1, "must be bash or zsh")
 		if len(args) == 1 && args[0] != "bash" && args[0] != "zsh" {
 			bad.Add("SHELL", args[0], "must be bash or zsh")
 		}
-		if err := bad.Err("hybridlimit"); err != nil {
-			return err
-		}
+	}
+	j.do = func(_ context.Context, args []string, out *printer) error {
 		script := completionOf(args[0])
 		out.sets(struct {
 			Script string `json:"script"`
@@ -29,6 +28,7 @@ func completion(*flag.FlagSet, *connection) job {
 		fmt.Fprint(out, script)
 		return nil
 	}
+	return j
 }
 
 // words returns what may follow a command: its flags, and the texts that it knows.

@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -32,6 +34,11 @@ type connection struct {
 	secret  hybridlimit.Secret // read from secretFile
 	in      io.Reader          // standard input
 	unnamed bool               // -name is optional for the command
+
+	// Set by open.
+	rdb   redis.UniversalClient
+	calls *runner.Runner
+	hubs  []*hybrid.Hub
 }
 
 // defaultURL is the URL without -redis and HYBRIDLIMIT_REDIS.
@@ -128,45 +135,63 @@ func (c *connection) options() (connect func() redis.UniversalClient, err error)
 }
 
 // open connects to Redis, and finds the number of tags. It fails for a node of a cluster without -cluster: such a node
-// has only a part of the keys. Call check before.
-func (c *connection) open(ctx context.Context) (redis.UniversalClient, error) {
-	rdb, err := c.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.findTags(ctx, rdb); err != nil {
-		rdb.Close()
-		return nil, err
-	}
-	return rdb, nil
-}
-
-func (c *connection) connect(ctx context.Context) (redis.UniversalClient, error) {
+// has only a part of the keys. Call check before, and close after it has returned nil.
+func (c *connection) open(ctx context.Context) error {
 	connect, err := c.options()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	rdb := connect()
-	if c.cluster {
-		return rdb, nil
+	c.rdb = connect()
+	if !c.cluster {
+		err = c.single(ctx)
 	}
+	if err == nil {
+		err = c.findTags(ctx)
+	}
+	if err == nil {
+		c.calls, err = runner.New(c.rdb, c.timeout, runner.WithFunctions(c.functions))
+	}
+	if err != nil {
+		c.rdb.Close()
+	}
+	return err
+}
+
+func (c *connection) close() {
+	for _, h := range c.hubs {
+		h.Close()
+	}
+	c.calls.Close()
+	c.rdb.Close()
+}
+
+// hub returns a hub without limiters, which is no process of the fleet. It reads and sets fleet switches and limits.
+func (c *connection) hub(tags int) (*hybrid.Hub, error) {
+	h, err := hybrid.NewHub(c.rdb, hybrid.HubConfig{
+		Prefix: c.prefix, Tags: tags, SyncTimeout: c.timeout, HashKeys: c.secret, Functions: c.functions,
+	})
+	if err == nil {
+		c.hubs = append(c.hubs, h)
+	}
+	return h, err
+}
+
+// single fails for a node of a cluster.
+func (c *connection) single(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	said, err := rdb.Do(bounded, "hello").Result() // allowed: go-redis sends HELLO for each connection
+	said, err := c.rdb.Do(bounded, "hello").Result() // allowed: go-redis sends HELLO for each connection
 	switch {
 	case errors.As(err, new(redis.Error)):
-		rdb.Close()
-		return nil, fmt.Errorf("hybridlimit: cannot find out whether this Redis is a node of a cluster: %w", err)
+		return fmt.Errorf("hybridlimit: cannot find out whether this Redis is a node of a cluster: %w", err)
 	case err != nil:
-		rdb.Close()
-		return nil, fmt.Errorf("hybridlimit: cannot connect to Redis: %w", err)
+		return fmt.Errorf("hybridlimit: cannot connect to Redis: %w", err)
 	case mode(said) == "cluster":
-		rdb.Close()
 		var bad hybridlimit.Violations
 		bad.Add("-cluster", false, "must be set: this Redis is a node of a cluster")
-		return nil, bad.Err("hybridlimit")
+		return bad.Err("hybridlimit")
 	}
-	return rdb, nil
+	return nil
 }
 
 // mode returns the mode in a reply to HELLO: "standalone", "cluster" or "sentinel". The reply is a map, or a list with
@@ -193,12 +218,3 @@ func (c *connection) names() lua.Names {
 // maxKeyBytes bounds a key. It is above any sensible Config.MaxKeyBytes, so that the tool accepts every key that a
 // limiter accepts.
 const maxKeyBytes = 64 << 10
-
-// slot returns a key's tag and its Redis key.
-func (c *connection) slot(key, subject string) (tag int, name string) {
-	if subject == "" {
-		subject = key
-	}
-	tag = c.names().Tag(subject)
-	return tag, c.names().State(tag, c.name, key)
-}

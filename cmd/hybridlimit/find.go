@@ -21,30 +21,27 @@ type target struct {
 // said returns the text of the key, or its digest.
 func (t target) said() string { return cmp.Or(t.key, t.digest) }
 
-// target returns the key that the flags name. Call check before.
-func (c *connection) target(ctx context.Context, rdb redis.UniversalClient, key *which, w *walk, subject string) (target, error) {
+// target returns the key that the flags name, and sets its limit if the flag -limit does not. A nil limit stays unknown.
+func (c *connection) target(ctx context.Context, key *which, w *walk, subject string, limit *limitFlag) (t target, err error) {
 	if key.digest != "" {
-		return c.find(ctx, rdb, key.digest, w)
+		t, err = c.find(ctx, key.digest, w)
+	} else if t.key, err = key.key(); err == nil {
+		t.digest = c.names().Digest(c.name, t.key)
+		t.redisKey = c.names().State(c.names().Tag(cmp.Or(subject, t.key)), c.name, t.key)
 	}
-	text, err := key.key()
-	if err != nil {
-		return target{}, err
+	if err == nil && limit != nil && !limit.set {
+		err = c.knownLimit(ctx, t, limit)
 	}
-	_, name := c.slot(text, subject)
-	return target{key: text, digest: c.names().Digest(c.name, text), redisKey: name}, nil
+	return t, err
 }
 
-// knownLimit sets the limit of a key, if the flag does not: the fleet's limit of the key, or else the limit that all
+// knownLimit sets the limit of a key: the fleet's limit of the key, or else the limit that all
 // processes of the limiter say. A limit of LimitFor or of a file is not known here.
-func (c *connection) knownLimit(ctx context.Context, rdb redis.UniversalClient, t target, limit *limitFlag) error {
-	if limit.set {
-		return nil
-	}
-	h, err := c.hub(rdb)
+func (c *connection) knownLimit(ctx context.Context, t target, limit *limitFlag) error {
+	h, err := c.hub(c.tags)
 	if err != nil {
 		return err
 	}
-	defer h.Close()
 	stored := t.digest // with HashKeys without the secret
 	if t.key != "" {
 		stored = c.names().Stored(c.name, t.key)
@@ -60,7 +57,7 @@ func (c *connection) knownLimit(ctx context.Context, rdb redis.UniversalClient, 
 		}
 	}
 	if !limit.set {
-		live, err := c.roll(ctx, rdb)
+		live, err := c.roll(ctx)
 		if err != nil && !refused(err) {
 			return fmt.Errorf("hybridlimit: %w", err)
 		}
@@ -79,14 +76,14 @@ func (c *connection) knownLimit(ctx context.Context, rdb redis.UniversalClient, 
 
 // find returns the key with a digest. With HashKeys the digest is part of the Redis key; without, find scans the
 // limiter's keys.
-func (c *connection) find(ctx context.Context, rdb redis.UniversalClient, digest string, w *walk) (t target, err error) {
+func (c *connection) find(ctx context.Context, digest string, w *walk) (t target, err error) {
 	t.digest = digest
-	if t.redisKey, err = c.hashedKey(ctx, rdb, digest); t.redisKey != "" || err != nil {
+	if t.redisKey, err = c.hashedKey(ctx, digest); t.redisKey != "" || err != nil {
 		return t, err
 	}
 	if c.secret == "" {
 		names := c.names()
-		err = w.run(ctx, c, rdb, names.Pattern(c.name), func(_ context.Context, _ *redis.Client, keys []string) (bool, error) {
+		err = w.run(ctx, c, names.Pattern(c.name), func(_ context.Context, _ *redis.Client, keys []string) (bool, error) {
 			for _, k := range keys {
 				if key, ok := c.callers(k); ok && names.Digest(c.name, key) == digest {
 					t.key, t.redisKey = key, k
@@ -108,7 +105,7 @@ func (c *connection) find(ctx context.Context, rdb redis.UniversalClient, digest
 }
 
 // hashedKey returns the Redis key that ends with a hash, or "" if there is none. It tries all tags.
-func (c *connection) hashedKey(ctx context.Context, rdb redis.UniversalClient, hash string) (string, error) {
+func (c *connection) hashedKey(ctx context.Context, hash string) (string, error) {
 	names := c.names()
 	names.HashKeys = "" // the key is already hashed
 	for from := 0; from < c.tags; from += pageKeys {
@@ -118,7 +115,7 @@ func (c *connection) hashedKey(ctx context.Context, rdb redis.UniversalClient, h
 			keys = append(keys, names.State(tag, c.name, hash))
 		}
 		bounded, cancel := context.WithTimeout(ctx, c.timeout)
-		_, err := rdb.Pipelined(bounded, func(p redis.Pipeliner) error {
+		_, err := c.rdb.Pipelined(bounded, func(p redis.Pipeliner) error {
 			for _, k := range keys {
 				ttls = append(ttls, p.PTTL(bounded, k))
 			}
@@ -139,9 +136,9 @@ func (c *connection) hashedKey(ctx context.Context, rdb redis.UniversalClient, h
 
 // unknown scans for a state of a limiter without a process and without a switch. It returns nil if there is one, and
 // else an error of type nothing.
-func (c *connection) unknown(ctx context.Context, rdb redis.UniversalClient, w *walk) error {
+func (c *connection) unknown(ctx context.Context, w *walk) error {
 	found := false
-	err := w.run(ctx, c, rdb, c.names().Pattern(c.name), func(_ context.Context, _ *redis.Client, keys []string) (bool, error) {
+	err := w.run(ctx, c, c.names().Pattern(c.name), func(_ context.Context, _ *redis.Client, keys []string) (bool, error) {
 		for _, k := range keys {
 			_, ok := c.callers(k)
 			found = found || ok

@@ -168,7 +168,7 @@ func (c command) run(ctx context.Context, args []string, redisURL string, in io.
 	conn.in = in
 	answer := &printer{}
 	fs.BoolVar(&answer.json, "json", false, "print JSON")
-	do := c.prepare(fs, conn)
+	job := c.prepare(fs, conn)
 	switch err := fs.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		usage()
@@ -177,7 +177,7 @@ func (c command) run(ctx context.Context, args []string, redisURL string, in io.
 		fmt.Fprintf(errOut, "hybridlimit %s -h lists the flags\n", c.name)
 		return 2
 	}
-	err := do(ctx, fs.Args(), answer)
+	err := c.do(ctx, conn, job, fs.Args(), answer)
 	if failed := answer.flush(out); failed != nil && err == nil {
 		err = fmt.Errorf("hybridlimit: the answer cannot be written: %w", failed)
 	}
@@ -192,6 +192,29 @@ func (c command) run(ctx context.Context, args []string, redisURL string, in io.
 		return 2
 	}
 	return 1
+}
+
+// do checks all flags and arguments, connects to Redis, and runs the command.
+func (c command) do(ctx context.Context, conn *connection, j job, args []string, out *printer) error {
+	var bad hybridlimit.Violations
+	if !c.offline {
+		conn.check(&bad)
+	}
+	j.check(&bad, args)
+	err := bad.Err("hybridlimit")
+	if j.invalid != nil {
+		err = j.invalid(err)
+	}
+	if err != nil {
+		return err
+	}
+	if !c.offline {
+		if err := conn.open(ctx); err != nil {
+			return err
+		}
+		defer conn.close()
+	}
+	return j.do(ctx, args, out)
 }
 
 // redacted returns a writer to w that replaces each argument that contains a URL. If a URL is in a wrong place, an
@@ -231,6 +254,15 @@ func (r redactor) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// job is a command with its flags.
+type job struct {
+	// check adds a violation for each invalid flag of the command, and for its arguments.
+	check func(bad *hybridlimit.Violations, args []string)
+	// invalid returns the error of the command for that of check, or for nil. Nil: the error stays.
+	invalid func(err error) error
+	do      func(ctx context.Context, args []string, out *printer) error
 }
 
 // arguments adds a violation if the number of arguments is wrong.

@@ -2,13 +2,9 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 )
-
-// job runs a command with its arguments.
-type job = func(ctx context.Context, args []string, out *printer) error
 
 // printer takes the answer of a command, as text and as a value for -json. It writes one of them at the end.
 type printer struct {

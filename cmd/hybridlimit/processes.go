@@ -61,15 +61,15 @@ func (r roll) processes(limiter string) int64 { return r.of[limiter] + r.unknown
 
 // roll counts the processes of all limiters, of all deployments that findTags has found. It costs two messages, and two
 // for each group of processes with the same limiters.
-func (c *connection) roll(ctx context.Context, rdb redis.UniversalClient) (roll, error) {
+func (c *connection) roll(ctx context.Context) (roll, error) {
 	if len(c.all) < 2 {
-		return c.rollOf(ctx, rdb)
+		return c.rollOf(ctx)
 	}
 	all := newRoll()
 	for _, tags := range c.all {
 		one := *c
 		one.tags = tags
-		r, err := one.rollOf(ctx, rdb)
+		r, err := one.rollOf(ctx)
 		if err != nil {
 			return all, err
 		}
@@ -87,11 +87,11 @@ func (c *connection) roll(ctx context.Context, rdb redis.UniversalClient) (roll,
 }
 
 // rollOf is roll for one deployment.
-func (c *connection) rollOf(ctx context.Context, rdb redis.UniversalClient) (roll, error) {
+func (c *connection) rollOf(ctx context.Context) (roll, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	r, names := newRoll(), c.names()
-	text, err := textOf(ctx, rdb, names.Groups())
+	text, err := c.textOf(ctx, names.Groups())
 	if err != nil {
 		return r, err
 	}
@@ -100,15 +100,15 @@ func (c *connection) rollOf(ctx context.Context, rdb redis.UniversalClient) (rol
 		return r, fmt.Errorf("%s: no process can have written %.40q", names.Groups(), text)
 	}
 	for _, id := range ids {
-		now, err := rdb.Time(ctx).Result()
+		now, err := c.rdb.Time(ctx).Result()
 		if err != nil {
 			return r, fmt.Errorf("TIME: %w", err)
 		}
-		n, err := rdb.ZCount(ctx, names.Group(id), strconv.FormatInt(now.UnixMicro(), 10), "+inf").Result()
+		n, err := c.rdb.ZCount(ctx, names.Group(id), strconv.FormatInt(now.UnixMicro(), 10), "+inf").Result()
 		if err != nil {
 			return r, fmt.Errorf("%s: %w", names.Group(id), err)
 		}
-		if text, err = textOf(ctx, rdb, names.GroupNames(id)); err != nil {
+		if text, err = c.textOf(ctx, names.GroupNames(id)); err != nil {
 			return r, err
 		}
 		r.add(groups.Parse(id, text), n)
@@ -144,8 +144,8 @@ func (r *roll) said(limiter, limit string, processes int64) {
 
 // textOf returns the text of a key, or "" if there is none. MGET takes a key of another type for none, so textOf asks
 // once more with GET, for which not every user has the right.
-func textOf(ctx context.Context, rdb redis.UniversalClient, key string) (string, error) {
-	got, err := rdb.MGet(ctx, key).Result()
+func (c *connection) textOf(ctx context.Context, key string) (string, error) {
+	got, err := c.rdb.MGet(ctx, key).Result()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", key, err)
 	}
@@ -153,7 +153,7 @@ func textOf(ctx context.Context, rdb redis.UniversalClient, key string) (string,
 		text, _ := got[0].(string)
 		return text, nil
 	}
-	text, err := rdb.Get(ctx, key).Result()
+	text, err := c.rdb.Get(ctx, key).Result()
 	if err != nil && !errors.Is(err, redis.Nil) && !refused(err) {
 		return "", fmt.Errorf("%s: %w", key, err)
 	}

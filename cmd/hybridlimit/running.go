@@ -29,8 +29,8 @@ type holdings struct {
 }
 
 // find scans for the limiter's keys.
-func (h *holdings) find(ctx context.Context, c *connection, rdb redis.UniversalClient) error {
-	return h.run(ctx, c, rdb, c.names().HeldPattern(c.name), func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
+func (h *holdings) find(ctx context.Context, c *connection) error {
+	return h.run(ctx, c, c.names().HeldPattern(c.name), func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
 		return false, h.page(ctx, c, node, keys)
 	})
 }

@@ -43,8 +43,8 @@ func (w *walk) check(bad *hybridlimit.Violations) {
 type seen func(ctx context.Context, node *redis.Client, keys []string) (done bool, err error)
 
 // run scans all masters, one after the other, until page is done.
-func (w *walk) run(ctx context.Context, c *connection, rdb redis.UniversalClient, match string, page seen) error {
-	nodes, err := masters(ctx, c.timeout, rdb)
+func (w *walk) run(ctx context.Context, c *connection, match string, page seen) error {
+	nodes, err := c.masters(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,15 +59,15 @@ func (w *walk) run(ctx context.Context, c *connection, rdb redis.UniversalClient
 }
 
 // masters returns the servers that have keys.
-func masters(ctx context.Context, timeout time.Duration, rdb redis.UniversalClient) (nodes []*redis.Client, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func (c *connection) masters(ctx context.Context) (nodes []*redis.Client, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	switch c := rdb.(type) {
+	switch rdb := c.rdb.(type) {
 	case *redis.Client:
-		return []*redis.Client{c}, nil
+		return []*redis.Client{rdb}, nil
 	case *redis.ClusterClient:
 		var mu sync.Mutex // ForEachMaster calls concurrently
-		err = c.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+		err = rdb.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
 			nodes = append(nodes, node)

@@ -19,11 +19,11 @@ type deployments map[int]map[string]bool
 
 // findTags sets the number of tags to that of the processes which have the limiter, unless -tags says it. Without such
 // processes it is that of the only deployment of the prefix, or else the default. Without a name it also sets all.
-func (c *connection) findTags(ctx context.Context, rdb redis.UniversalClient) error {
+func (c *connection) findTags(ctx context.Context) error {
 	if c.tags > 0 {
 		return nil
 	}
-	d, err := c.deployments(ctx, rdb)
+	d, err := c.deployments(ctx)
 	if err != nil && !refused(err) { // the command tells the cause when it asks again
 		d = nil
 	}
@@ -61,7 +61,7 @@ var likelyTags = func() []int {
 }()
 
 // deployments reads the directories of groups. It costs one message to each server, and one for each group.
-func (c *connection) deployments(ctx context.Context, rdb redis.UniversalClient) (deployments, error) {
+func (c *connection) deployments(ctx context.Context) (deployments, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	of := map[string]int{} // the number of tags of a directory, if its groups do not say it
@@ -72,7 +72,7 @@ func (c *connection) deployments(ctx context.Context, rdb redis.UniversalClient)
 			of[key], directories = tags, append(directories, key)
 		}
 	}
-	got, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	got, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range directories {
 			p.MGet(ctx, key)
 		}
@@ -86,7 +86,7 @@ func (c *connection) deployments(ctx context.Context, rdb redis.UniversalClient)
 		}
 		text, _ := values[0].(string)
 		_, ids, _ := wire.DecodeGroups(text)
-		if err := c.members(ctx, rdb, lua.Names{Prefix: c.prefix, Tags: of[directories[i]]}, ids, d); err != nil {
+		if err := c.members(ctx, lua.Names{Prefix: c.prefix, Tags: of[directories[i]]}, ids, d); err != nil {
 			return d, err
 		}
 	}
@@ -94,9 +94,9 @@ func (c *connection) deployments(ctx context.Context, rdb redis.UniversalClient)
 }
 
 // members adds the deployments of the groups of a directory. Groups that do not say their number of tags have that of names.
-func (c *connection) members(ctx context.Context, rdb redis.UniversalClient, names lua.Names, ids []string, d deployments) error {
+func (c *connection) members(ctx context.Context, names lua.Names, ids []string, d deployments) error {
 	for _, id := range ids {
-		text, err := textOf(ctx, rdb, names.GroupNames(id))
+		text, err := c.textOf(ctx, names.GroupNames(id))
 		if err != nil {
 			return err
 		}

@@ -44,10 +44,9 @@ func top(fs *flag.FlagSet, c *connection) job {
 	fs.StringVar(&r.by, "by", "busiest", "`order`: busiest (units per second since the key's state began), emptiest (units left when the state was last written: the keys that are denied most) or running (permits held, of a limiter of calls in flight; needs -name)")
 	fs.IntVar(&r.show, "n", 20, "number of `keys` to show for a limiter, 1 to 1000")
 	r.add(fs)
-	return func(ctx context.Context, args []string, out *printer) error {
-		var bad hybridlimit.Violations
-		c.check(&bad)
-		arguments(&bad, args, 0, 0, "must be none")
+	var j job
+	j.check = func(bad *hybridlimit.Violations, args []string) {
+		arguments(bad, args, 0, 0, "must be none")
 		if r.by != "busiest" && r.by != "emptiest" && r.by != "running" {
 			bad.Add("-by", r.by, "must be busiest, emptiest or running")
 		}
@@ -57,26 +56,20 @@ func top(fs *flag.FlagSet, c *connection) job {
 		if r.show < 1 || r.show > 1000 {
 			bad.Add("-n", r.show, "must be 1 to 1000")
 		}
-		r.check(&bad)
-		if err := bad.Err("hybridlimit"); err != nil {
-			return err
-		}
-		rdb, err := c.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer rdb.Close()
-		if r.live, err = c.roll(ctx, rdb); err != nil && !refused(err) {
+		r.check(bad)
+	}
+	j.do = func(ctx context.Context, _ []string, out *printer) (err error) {
+		if r.live, err = c.roll(ctx); err != nil && !refused(err) {
 			return fmt.Errorf("hybridlimit: %w", err)
 		}
 		var found interface {
-			find(ctx context.Context, c *connection, rdb redis.UniversalClient) error
+			find(ctx context.Context, c *connection) error
 			print(out *printer, c *connection) error
 		} = r
 		if r.by == "running" {
 			found = &holdings{ranking: r}
 		}
-		if err := found.find(ctx, c, rdb); err != nil {
+		if err := found.find(ctx, c); err != nil {
 			return fmt.Errorf("hybridlimit: %w", err)
 		}
 		if err := found.print(out, c); err != nil {
@@ -90,11 +83,12 @@ func top(fs *flag.FlagSet, c *connection) job {
 		}
 		return nothing(fmt.Sprintf("no limiter %q is known to this Redis: no key and no process, with -prefix %s and -tags %d", c.name, c.prefix, c.tags))
 	}
+	return j
 }
 
 // find scans for the keys.
-func (r *ranking) find(ctx context.Context, c *connection, rdb redis.UniversalClient) error {
-	return r.run(ctx, c, rdb, c.names().Pattern(c.name), func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
+func (r *ranking) find(ctx context.Context, c *connection) error {
+	return r.run(ctx, c, c.names().Pattern(c.name), func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
 		return false, r.page(ctx, c, node, keys)
 	})
 }

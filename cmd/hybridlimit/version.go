@@ -13,12 +13,8 @@ import (
 
 // version is the command version.
 func version(*flag.FlagSet, *connection) job {
-	return func(_ context.Context, args []string, out *printer) error {
-		var bad hybridlimit.Violations
-		arguments(&bad, args, 0, 0, "must be none")
-		if err := bad.Err("hybridlimit"); err != nil {
-			return err
-		}
+	j := job{check: func(bad *hybridlimit.Violations, args []string) { arguments(bad, args, 0, 0, "must be none") }}
+	j.do = func(_ context.Context, _ []string, out *printer) error {
 		v := struct {
 			Version string `json:"version"` // of the module; "(devel)" for a build from a checkout without one
 			Commit  string `json:"commit,omitempty"`
@@ -43,4 +39,5 @@ func version(*flag.FlagSet, *connection) job {
 		fmt.Fprintf(out, ", %s, scripts %s\n", v.Go, v.Library)
 		return nil
 	}
+	return j
 }

@@ -167,13 +167,12 @@ func sentIn(bad *hybridlimit.Violations, in io.Reader, name string) string {
 func keyText(fs *flag.FlagSet, c *connection) job {
 	key := &which{offline: true}
 	key.add(fs)
-	return func(_ context.Context, args []string, out *printer) error {
-		var bad hybridlimit.Violations
-		key.argument(&bad, args)
-		key.check(&bad, c.in)
-		if err := bad.Err("hybridlimit"); err != nil {
-			return err
-		}
+	var j job
+	j.check = func(bad *hybridlimit.Violations, args []string) {
+		key.argument(bad, args)
+		key.check(bad, c.in)
+	}
+	j.do = func(_ context.Context, _ []string, out *printer) error {
 		text, err := key.key()
 		if err != nil {
 			return err
@@ -184,4 +183,5 @@ func keyText(fs *flag.FlagSet, c *connection) job {
 		fmt.Fprintln(out, text)
 		return nil
 	}
+	return j
 }
