@@ -88,9 +88,9 @@ func (l *listing) find(ctx context.Context, c *connection) error {
 
 // page adds the limiters of the keys on a page, and rows for the keys to show.
 func (l *listing) page(ctx context.Context, c *connection, node *redis.Client, keys []string) error {
-	return c.rows(ctx, node, keys, l.takes(c), func(how how, r row) {
+	return c.rows(ctx, node, keys, func(redisKey string, p lua.Part) bool { return l.takes(c, redisKey, p) }, func(r row) {
 		one := l.limiters[r.limiter]
-		switch how {
+		switch r.how {
 		case moved:
 			delete(one.seen, r.redisKey) // the scan may find it on the other node
 			return
@@ -102,25 +102,23 @@ func (l *listing) page(ctx context.Context, c *connection, node *redis.Client, k
 }
 
 // takes adds the limiter of a key, and selects the key if it is to be shown.
-func (l *listing) takes(c *connection) func(redisKey string, p lua.Part) bool {
-	return func(redisKey string, p lua.Part) bool {
-		if c.name != "" && p.Limiter != c.name {
-			return false
-		}
-		one := l.limiters[p.Limiter]
-		if one == nil {
-			one = l.found(p.Limiter)
-		}
-		switch {
-		case one == nil, p.Key == "" || one.seen[redisKey]:
-			return false
-		case len(one.seen) == l.show:
-			one.more = true
-			return false
-		}
-		one.seen[redisKey] = true
-		return true
+func (l *listing) takes(c *connection, redisKey string, p lua.Part) bool {
+	if c.name != "" && p.Limiter != c.name {
+		return false
 	}
+	one := l.limiters[p.Limiter]
+	if one == nil {
+		one = l.found(p.Limiter)
+	}
+	switch {
+	case one == nil, p.Key == "" || one.seen[redisKey]:
+		return false
+	case len(one.seen) == l.show:
+		one.more = true
+		return false
+	}
+	one.seen[redisKey] = true
+	return true
 }
 
 // found adds a limiter, and returns nil if there are too many.
