@@ -137,36 +137,23 @@ func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Setti
 }
 
 func (s *Settings) check(bad *hybridlimit.Violations) {
-	if s.Config == "" {
-		bad.Add("-config", s.Config, "is required")
+	refuse := func(wrong bool, flag string, value any, problem string) {
+		if wrong {
+			bad.Add(flag, value, problem)
+		}
 	}
-	if s.Poll < 100*time.Millisecond {
-		bad.Add("-poll", s.Poll, "must be at least 100ms")
-	}
-	if s.GRPC == "" {
-		bad.Add("-grpc", s.GRPC, "is required")
-	}
-	if s.Prefix != "" && !hybridlimit.CheckName(s.Prefix) {
-		bad.Add("-prefix", s.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
-	}
-	if s.Tags < 0 || s.Tags > lua.MaxTags {
-		bad.Add("-tags", s.Tags, fmt.Sprintf("must be 0 to %d", lua.MaxTags))
-	}
-	if s.Replicas < 0 {
-		bad.Add("-replicas", s.Replicas, "must not be negative")
-	}
-	if s.Service.Limiter.MaxKeys < 0 {
-		bad.Add("-max-keys", s.Service.Limiter.MaxKeys, "must not be negative")
-	}
-	if s.Drain < 0 || s.ReadyIn < 0 {
-		bad.Add("-drain, -ready-in", fmt.Sprint(s.Drain, ", ", s.ReadyIn), "must not be negative")
-	}
-	if (s.TLS.Cert == "") != (s.TLS.Key == "") || s.TLS.ClientCA != "" && s.TLS.Cert == "" {
-		bad.Add("-tls-cert, -tls-key, -tls-client-ca", fmt.Sprintf("%q", s.TLS), "must be set together; the last one may be empty")
-	}
-	if s.TLS.ClientName != "" && s.TLS.ClientCA == "" {
-		bad.Add("-tls-client-name", s.TLS.ClientName, "needs -tls-client-ca")
-	}
+	t := s.TLS
+	refuse(s.Config == "", "-config", s.Config, "is required")
+	refuse(s.Poll < 100*time.Millisecond, "-poll", s.Poll, "must be at least 100ms")
+	refuse(s.GRPC == "", "-grpc", s.GRPC, "is required")
+	refuse(s.Prefix != "" && !hybridlimit.CheckName(s.Prefix), "-prefix", s.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
+	refuse(s.Tags < 0 || s.Tags > lua.MaxTags, "-tags", s.Tags, fmt.Sprintf("must be 0 to %d", lua.MaxTags))
+	refuse(s.Replicas < 0, "-replicas", s.Replicas, "must not be negative")
+	refuse(s.Service.Limiter.MaxKeys < 0, "-max-keys", s.Service.Limiter.MaxKeys, "must not be negative")
+	refuse(s.Drain < 0 || s.ReadyIn < 0, "-drain, -ready-in", fmt.Sprint(s.Drain, ", ", s.ReadyIn), "must not be negative")
+	refuse((t.Cert == "") != (t.Key == "") || t.ClientCA != "" && t.Cert == "",
+		"-tls-cert, -tls-key, -tls-client-ca", fmt.Sprintf("%q", t), "must be set together; the last one may be empty")
+	refuse(t.ClientName != "" && t.ClientCA == "", "-tls-client-name", t.ClientName, "needs -tls-client-ca")
 	s.Redis.check(bad)
 }
 
