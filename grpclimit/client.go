@@ -5,8 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
-	"math/rand/v2"
+	"sync"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -106,10 +105,10 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err := bad.Err("grpclimit"); err != nil {
 		return nil, err
 	}
-	orDefault(&cfg.MaxWait, 30*time.Second)
-	orDefault(&cfg.MaxRetries, 3)
-	orDefault(&cfg.MaxBlock, 10*time.Minute)
-	orDefault(&cfg.MaxKeys, 1000)
+	gate.OrDefault(&cfg.MaxWait, 30*time.Second)
+	gate.OrDefault(&cfg.MaxRetries, 3)
+	gate.OrDefault(&cfg.MaxBlock, 10*time.Minute)
+	gate.OrDefault(&cfg.MaxKeys, 1000)
 	cfg.MaxWait = max(cfg.MaxWait, 0)
 	return &Client{cfg: cfg, targets: gate.NewRecent(cfg.MaxKeys, func() *target { return new(target) })}, nil
 }
@@ -133,14 +132,6 @@ func StreamClient(cfg ClientConfig) (grpc.StreamClientInterceptor, error) {
 	return c.Stream, nil
 }
 
-// orDefault sets a zero field to its default.
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
 // Unary is a grpc.UnaryClientInterceptor. It sends a call as soon as the limits of its target allow, and retries a
 // refused call.
 func (c *Client) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -162,7 +153,7 @@ func (c *Client) Unary(ctx context.Context, method string, req, reply any, cc *g
 			return nil
 		}
 		code, delay, told := c.observe(t, err)
-		if !told || code != codes.ResourceExhausted || try >= c.cfg.MaxRetries || delay > left || tooLate(ctx, delay) {
+		if !told || code != codes.ResourceExhausted || try >= c.cfg.MaxRetries || delay > left || gate.TooLate(ctx, delay) {
 			return err
 		}
 		c.logger().DebugContext(ctx, "grpclimit: a refused call is retried", "method", method, "retry", try+1, "after", delay)
@@ -225,25 +216,14 @@ func targetName(cc *grpc.ClientConn) string {
 
 // enter waits until the target accepts a call, for at most the duration most.
 func (c *Client) enter(ctx context.Context, t *target, most time.Duration) (waited time.Duration, err error) {
-	for {
-		if ctx.Err() != nil {
-			return waited, status.FromContextError(ctx.Err()).Err()
-		}
-		block := t.blocked(time.Now())
-		if block <= 0 {
-			return waited, nil
-		}
-		if block > most-waited || tooLate(ctx, block) {
-			return waited, &BusyError{RetryAfter: block}
-		}
-		if later := block + jitter(block); later <= most-waited && !tooLate(ctx, later) {
-			block = later
-		}
-		if gate.Sleep(ctx, block) != nil {
-			return waited, endedWaiting(ctx)
-		}
-		waited += block // the block may have been extended meanwhile
+	waited, busy, err := gate.Enter(ctx, most, t.blocked)
+	switch {
+	case err != nil:
+		return waited, endedWaiting(ctx)
+	case busy > 0:
+		return waited, &BusyError{RetryAfter: busy}
 	}
+	return waited, nil
 }
 
 // take waits for a unit of the client's own Limiter, for at most the duration most.
@@ -271,7 +251,7 @@ func (c *Client) take(ctx context.Context, call Call, cc *grpc.ClientConn, most 
 		if wait <= 0 {
 			return waited, nil
 		}
-		if wait > most-waited || tooLate(ctx, wait) {
+		if wait > most-waited || gate.TooLate(ctx, wait) {
 			gate.GiveBack(ctx, c.cfg.Limiter, key, 1, &res)
 			return waited, &BusyError{RetryAfter: wait}
 		}
@@ -336,13 +316,24 @@ func (c *Client) logger() *slog.Logger {
 	return c.cfg.Logger
 }
 
-// jitter returns a random duration of up to a tenth of d, and less if the sum of both were too long.
-func jitter(d time.Duration) time.Duration {
-	return min(time.Duration(rand.Float64()*0.1*float64(d)), math.MaxInt64-d)
+// target is the state of one server's limits.
+type target struct {
+	mu    sync.Mutex
+	until time.Time // no call is sent before
 }
 
-// tooLate reports whether ctx ends before a wait is over.
-func tooLate(ctx context.Context, wait time.Duration) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && time.Until(deadline) < wait
+// blocked returns for how long the server accepts no call.
+func (t *target) blocked(now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.until.Sub(now)
+}
+
+// block lets no call be sent before a time.
+func (t *target) block(until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if until.After(t.until) {
+		t.until = until
+	}
 }

@@ -133,30 +133,14 @@ type Config struct {
 // of UnaryServer and StreamServer. sheds reports whether the interceptor asks the Shedder.
 func checked(cfg Config, limits []Limit, sheds bool) ([]gate.Limit, error) {
 	var bad hybridlimit.Violations
-	if cfg.Failure > FailOpen {
-		bad.Add("Config.Failure", uint8(cfg.Failure), "must be FailClosed or FailOpen")
-	}
+	gate.CheckedConfig(&bad, uint8(cfg.Failure), uint8(FailOpen), cfg.Shedder, cfg.Class != nil, cfg.Jitter)
 	if !cfg.NoKey.valid() {
 		bad.Add("Config.NoKey", uint32(cfg.NoKey), "must be NoKeyDeny, NoKeyPass or a code of 1 to 16")
-	}
-	if cfg.Shedder != nil && gate.IsNil(cfg.Shedder) {
-		bad.Add("Config.Shedder", nil, "must not be a nil pointer")
-	}
-	if cfg.Shedder != nil && cfg.Class == nil {
-		bad.Add("Config.Class", nil, "is required with Config.Shedder")
-	}
-	if !(cfg.Jitter >= 0 && cfg.Jitter <= 1) { // written so that NaN is a violation too
-		bad.Add("Config.Jitter", cfg.Jitter, "must be 0 to 1")
 	}
 	shared := make([]gate.Limit, len(limits))
 	for i, l := range limits {
 		shared[i] = gate.Limit{Limiter: l.Limiter, Name: l.Name, Brings: l.Of != nil}
-		if l.Key == nil {
-			bad.Add(fmt.Sprintf("limits[%d].Key", i), nil, "is required")
-		}
-		if l.Required && cfg.NoKey == NoKeyPass {
-			bad.Add(fmt.Sprintf("limits[%d].Required", i), true, "must be false with Config.NoKey NoKeyPass, which admits calls without a key")
-		}
+		gate.CheckedKey(&bad, i, l.Key != nil, l.Required, cfg.NoKey == NoKeyPass, "calls")
 	}
 	if !sheds || cfg.Shedder == nil || len(limits) > 0 {
 		gate.Checked(&bad, shared)

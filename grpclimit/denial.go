@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -108,13 +106,7 @@ func (s *server) retryAfter(after time.Duration) time.Duration {
 	if after == hybridlimit.Never {
 		return after
 	}
-	if s.cfg.Jitter > 0 {
-		more := time.Duration(min(s.cfg.Jitter*rand.Float64()*float64(after), math.MaxInt64/2))
-		if after += more; after < 0 {
-			after = hybridlimit.Never - 1
-		}
-	}
-	return max(time.Millisecond, after)
+	return max(time.Millisecond, gate.Longer(after, s.cfg.Jitter))
 }
 
 // pushBack sets the wait of gRPC's own retries. They stop if waiting does not help, or if the call's deadline is
@@ -130,4 +122,24 @@ func pushBack(ctx context.Context, stream grpc.ServerStream, after time.Duration
 		ms = strconv.FormatInt(n, 10)
 	}
 	setTrailer(ctx, stream, metadata.Pairs(pushback, ms))
+}
+
+// place asks the Shedder for a place for a call that the limits have admitted. Its error is the status of the call.
+func (s *server) place(ctx context.Context, class string, parts []gate.Part) (hybridlimit.Permit, error) {
+	permit, res, err := s.gate.Place(ctx, s.cfg.Shedder, class, parts)
+	switch {
+	case err != nil:
+		return permit, refuse(ctx, err)
+	case !res.Allowed:
+		return permit, s.shed(ctx, res)
+	}
+	return permit, nil
+}
+
+// shed returns the status of a call that the Shedder has shed. It is Unavailable, because the client has not exceeded a
+// quota.
+func (s *server) shed(ctx context.Context, res hybridlimit.Result) error {
+	after := s.retryAfter(res.RetryAfter)
+	pushBack(ctx, nil, after)
+	return with(codes.Unavailable, "the server is overloaded", retryInfo(after)...)
 }

@@ -18,7 +18,7 @@ func (s *server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		return handler(srv, ss)
 	}
 	around := s.gate.Around(ctx)
-	parts, err := s.partsOf(ctx, c, s.class(ctx, c), true, around, nil)
+	parts, err := s.partsOf(ctx, c, s.class(ctx, c), around, nil)
 	if err != nil {
 		if err := s.withoutKey(ctx, c, ss, err); err != nil {
 			return err
@@ -85,7 +85,7 @@ func (c *counted) RecvMsg(m any) error {
 	call.Request = m
 	c.now = c.now[:0]
 	for _, p := range c.parts {
-		if cost := c.server.limits[p.Index].cost; cost != nil {
+		if cost := c.server.limits[p.Index].Cost; cost != nil {
 			if p.N = cost(ctx, call); p.N == 0 {
 				continue
 			}

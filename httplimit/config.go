@@ -128,9 +128,8 @@ type Config struct {
 	// shadow limit would have denied. It announces a limit to clients before it is in force. False: such denials show
 	// only in the limiter's counters.
 	ShadowHeader bool
-	// Jitter lengthens each Retry-After by a random fraction of itself, at most
-	// this one, so that clients denied at the same time do not return at the same
-	// time. It matters for windows, which end for all clients at once. Range: 0 to
+	// Jitter lengthens each Retry-After by a random fraction of itself, at most this one, so that clients denied at the
+	// same time do not return at the same time. It matters for windows, which end for all clients at once. Range: 0 to
 	// 1. Zero: no jitter.
 	Jitter float64
 	// Logger receives failures. Nil: slog.Default().
@@ -141,30 +140,14 @@ type Config struct {
 // arguments.
 func checked(cfg Config, limits []Limit) ([]gate.Limit, error) {
 	var bad hybridlimit.Violations
-	if cfg.Failure > FailOpen {
-		bad.Add("Config.Failure", uint8(cfg.Failure), "must be FailClosed or FailOpen")
-	}
+	gate.CheckedConfig(&bad, uint8(cfg.Failure), uint8(FailOpen), cfg.Shedder, cfg.Class != nil, cfg.Jitter)
 	if !cfg.NoKey.valid() {
 		bad.Add("Config.NoKey", int(cfg.NoKey), "must be NoKeyDeny, NoKeyPass or a status of 400 to 599")
-	}
-	if cfg.Shedder != nil && gate.IsNil(cfg.Shedder) {
-		bad.Add("Config.Shedder", nil, "must not be a nil pointer")
-	}
-	if cfg.Shedder != nil && cfg.Class == nil {
-		bad.Add("Config.Class", nil, "is required with Config.Shedder")
-	}
-	if !(cfg.Jitter >= 0 && cfg.Jitter <= 1) { // written so that NaN is a violation too
-		bad.Add("Config.Jitter", cfg.Jitter, "must be 0 to 1")
 	}
 	shared := make([]gate.Limit, len(limits))
 	for i, l := range limits {
 		shared[i] = gate.Limit{Limiter: l.Limiter, Name: l.Name, Brings: l.Of != nil}
-		if l.Key == nil {
-			bad.Add(fmt.Sprintf("limits[%d].Key", i), nil, "is required")
-		}
-		if l.Required && cfg.NoKey == NoKeyPass {
-			bad.Add(fmt.Sprintf("limits[%d].Required", i), true, "must be false with Config.NoKey NoKeyPass, which admits requests without a key")
-		}
+		gate.CheckedKey(&bad, i, l.Key != nil, l.Required, cfg.NoKey == NoKeyPass, "requests")
 		if l.Bucket != "" && !hybridlimit.CheckName(l.Bucket) {
 			bad.Add(fmt.Sprintf("limits[%d].Bucket", i), l.Bucket, "must match [A-Za-z0-9_.-]{1,128}")
 		}

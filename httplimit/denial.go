@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -110,4 +111,33 @@ func (g *middleware) refuse(w http.ResponseWriter, r *http.Request, status int, 
 	withdraw(h)
 	h.Set("Cache-Control", "no-store")
 	g.cfg.Denied(w, r, Denial{Status: status, Err: err})
+}
+
+// place asks the Shedder for a place for a request that the limits have admitted. ok is false if the request has its
+// answer.
+func (g *middleware) place(w http.ResponseWriter, r *http.Request, class string, parts []gate.Part) (permit hybridlimit.Permit, ok bool) {
+	permit, res, err := g.gate.Place(r.Context(), g.cfg.Shedder, class, parts)
+	switch {
+	case err != nil:
+		g.refuse(w, r, http.StatusServiceUnavailable, err)
+	case !res.Allowed:
+		g.shed(w, r, res)
+	default:
+		return permit, true
+	}
+	return permit, false
+}
+
+// shed answers a request that the Shedder has shed. It is a 503, because the client has not exceeded a quota.
+func (g *middleware) shed(w http.ResponseWriter, r *http.Request, res hybridlimit.Result) {
+	d := Denial{Status: http.StatusServiceUnavailable, Result: res}
+	retry := g.retryAfter(&res)
+	d.RetryAfter = time.Duration(min(retry, int64(hybridlimit.Never/time.Second))) * time.Second
+	h := w.Header()
+	withdraw(h)
+	h.Set("Cache-Control", "no-store")
+	if retry > 0 {
+		h[fieldRetryAfter] = []string{strconv.FormatInt(retry, 10)}
+	}
+	g.cfg.Denied(w, r, d)
 }

@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"math"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
@@ -212,21 +211,13 @@ func addField(h http.Header, name string, lines []string) {
 	h[name] = append(have[:len(have):len(have)], lines...)
 }
 
-// retryAfter returns Retry-After in seconds, rounded up, with jitter, and at least
-// 1. It returns 0 if waiting does not help.
+// retryAfter returns Retry-After in seconds, rounded up, with jitter, and at least 1. It returns 0 if waiting does not
+// help.
 func (g *middleware) retryAfter(res *hybridlimit.Result) int64 {
 	if res.RetryAfter == hybridlimit.Never {
 		return 0
 	}
-	after := res.RetryAfter
-	if g.cfg.Jitter > 0 {
-		more := g.cfg.Jitter * rand.Float64() * float64(after)
-		after += time.Duration(min(more, float64(math.MaxInt64/2)))
-		if after < 0 {
-			after = math.MaxInt64 - 1
-		}
-	}
-	return max(1, ratelimitheader.Seconds(after))
+	return max(1, ratelimitheader.Seconds(gate.Longer(res.RetryAfter, g.cfg.Jitter)))
 }
 
 // ceilUnix returns the Unix time in seconds, rounded up.

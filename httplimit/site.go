@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/gate"
 	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
 
@@ -87,7 +88,7 @@ func (s *site) slot(now time.Time, slowBelow float64, most time.Duration) slot {
 		mine.n++
 	}
 	if empty { // spreads the requests that wait for the end of a window
-		mine.wait = plus(mine.wait, jitter(mine.wait))
+		mine.wait = gate.Spread(mine.wait)
 	}
 	return mine
 }

@@ -105,24 +105,16 @@ func NewTransport(cfg TransportConfig) (*Transport, error) {
 	if err := bad.Err("httplimit"); err != nil {
 		return nil, err
 	}
-	orDefault(&cfg.MaxWait, 30*time.Second)
-	orDefault(&cfg.MaxRetries, 3)
-	orDefault(&cfg.Backoff, 500*time.Millisecond)
-	orDefault(&cfg.SlowBelow, 0.2)
-	orDefault(&cfg.MaxBlock, 10*time.Minute)
-	orDefault(&cfg.MaxKeys, 1000)
+	gate.OrDefault(&cfg.MaxWait, 30*time.Second)
+	gate.OrDefault(&cfg.MaxRetries, 3)
+	gate.OrDefault(&cfg.Backoff, 500*time.Millisecond)
+	gate.OrDefault(&cfg.SlowBelow, 0.2)
+	gate.OrDefault(&cfg.MaxBlock, 10*time.Minute)
+	gate.OrDefault(&cfg.MaxKeys, 1000)
 	if cfg.Base == nil {
 		cfg.Base = http.DefaultTransport
 	}
 	return &Transport{cfg: cfg, sites: gate.NewRecent(cfg.MaxKeys, func() *site { return new(site) })}, nil
-}
-
-// orDefault sets a zero field to its default.
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // CloseIdleConnections calls the method of Base, if it has one. http.Client uses it.
@@ -166,7 +158,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if !a.told {
 			delay = backoff(t.cfg.Backoff, try)
 		}
-		if delay > left || tooLate(ctx, delay) {
+		if delay > left || gate.TooLate(ctx, delay) {
 			return resp, nil
 		}
 		if out, err = again(req); err != nil {
@@ -196,66 +188,37 @@ func (t *Transport) logger() *slog.Logger {
 // enter waits until the site accepts a request, for at most the duration most. It returns the request's number and the
 // time waited.
 func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (seq uint64, waited time.Duration, err error) {
-	for {
-		if err := ctx.Err(); err != nil {
-			return 0, waited, err
-		}
-		now := time.Now()
-		if block := s.blocked(now); block > 0 {
-			if block > most-waited || tooLate(ctx, block) {
-				return 0, waited, &BusyError{RetryAfter: block}
-			}
-			if later := plus(block, jitter(block)); later <= most-waited && !tooLate(ctx, later) {
-				block = later
-			}
-			if err := gate.Sleep(ctx, block); err != nil {
-				return 0, waited, err
-			}
-			waited += block
-			continue // the block may have been extended meanwhile
-		}
-		patience := most - waited
-		if deadline, ok := ctx.Deadline(); ok {
-			patience = min(patience, deadline.Sub(now))
-		}
-		mine := s.slot(now, t.cfg.SlowBelow, patience)
-		wait := min(mine.wait, most-waited)
-		if mine.wait <= 0 {
-			return mine.seq, waited, nil
-		}
-		if wait <= 0 || tooLate(ctx, wait) {
-			s.leave(&mine, true, now)
-			return mine.seq, waited, nil
-		}
-		if err := gate.Sleep(ctx, wait); err != nil {
-			s.leave(&mine, false, time.Now())
-			return 0, waited, err
-		}
-		return mine.seq, waited + wait, nil
+	waited, busy, err := gate.Enter(ctx, most, s.blocked)
+	switch {
+	case err != nil:
+		return 0, waited, err
+	case busy > 0:
+		return 0, waited, &BusyError{RetryAfter: busy}
 	}
-}
-
-// jitter returns a random duration of up to a tenth of d.
-func jitter(d time.Duration) time.Duration { return time.Duration(rand.Float64() * 0.1 * float64(d)) }
-
-// plus returns the sum of two waits, or the longest time.Duration if the sum is longer.
-func plus(a, b time.Duration) time.Duration {
-	if b > math.MaxInt64-a {
-		return math.MaxInt64
+	now, patience := time.Now(), most-waited
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, deadline.Sub(now))
 	}
-	return a + b
+	mine := s.slot(now, t.cfg.SlowBelow, patience)
+	if mine.wait <= 0 {
+		return mine.seq, waited, nil
+	}
+	wait := min(mine.wait, most-waited)
+	if wait <= 0 || gate.TooLate(ctx, wait) {
+		s.leave(&mine, true, now)
+		return mine.seq, waited, nil
+	}
+	if err := gate.Sleep(ctx, wait); err != nil {
+		s.leave(&mine, false, time.Now())
+		return 0, waited, err
+	}
+	return mine.seq, waited + wait, nil
 }
 
 // backoff returns a random wait from 0 to first·2ᵗʳʸ, or to half the longest time.Duration if that is shorter.
 func backoff(first time.Duration, try int) time.Duration {
 	most := min(float64(first)*float64(uint64(1)<<min(try, 62)), math.MaxInt64/2)
 	return time.Duration(rand.Float64() * most)
-}
-
-// tooLate reports whether ctx ends before a wait is over.
-func tooLate(ctx context.Context, wait time.Duration) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && time.Until(deadline) < wait
 }
 
 // mayRepeat reports whether it is safe to retry a refused request.

@@ -3,6 +3,8 @@ package gate
 import (
 	"context"
 	"errors"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -254,4 +256,147 @@ func refund(ctx context.Context, l hybridlimit.Limiter, key string, n int64, res
 // uncounted reports whether no limiter counts the units of an admission from this source.
 func uncounted(s hybridlimit.Source) bool {
 	return s == hybridlimit.SourceFallback || s == hybridlimit.SourceStatic || s == hybridlimit.SourceSwitch
+}
+
+// Place asks the Shedder for a place for a request that the limits have admitted. If it gives none, the limits get
+// their units back. The permit is zero if the Shedder failed and FailOpen admits the request.
+func (g *Gate) Place(ctx context.Context, s hybridlimit.Shedder, class string, parts []Part) (hybridlimit.Permit, hybridlimit.Result, error) {
+	permit, res, err := s.Acquire(ctx, class)
+	if err != nil {
+		g.Log.Failed(ctx, err, parts)
+		res.Allowed = g.Passes(ctx, err)
+	}
+	if res.Allowed {
+		return permit, res, nil
+	}
+	g.GiveBack(ctx, parts)
+	return hybridlimit.Permit{}, res, err
+}
+
+// requestErrors are the errors that an invalid key or cost causes.
+var requestErrors = [...]error{
+	hybridlimit.ErrKeyTooLong, hybridlimit.ErrEmptyKey, hybridlimit.ErrCost, hybridlimit.ErrExceedsBurst,
+}
+
+// BadRequest reports whether the request's key or cost caused the error.
+func BadRequest(err error) bool {
+	for _, bad := range requestErrors {
+		if errors.Is(err, bad) {
+			return true
+		}
+	}
+	return false
+}
+
+// misconfigured reports whether LimitFor returned a limit for the key that the limiter rejects.
+func misconfigured(err error) bool {
+	return errors.Is(err, hybridlimit.ErrInvalid) || errors.Is(err, hybridlimit.ErrUnsupported)
+}
+
+// Passes reports whether a request is admitted although a limiter returned err. It lists the errors of a limiter that
+// cannot decide for any key. A client may be able to cause any other error, and could so evade the limit. A client may
+// also choose the deadline of its own request.
+func (g *Gate) Passes(ctx context.Context, err error) bool {
+	if !g.failOpen || ctx.Err() != nil || BadRequest(err) || misconfigured(err) {
+		return false
+	}
+	if errors.Is(err, hybridlimit.ErrUnavailable) || errors.Is(err, hybridlimit.ErrClosed) {
+		return true
+	}
+	_, bounded := ctx.Deadline()
+	return !bounded && errors.Is(err, context.DeadlineExceeded)
+}
+
+// Shape waits until the request's place in all queues has come. If its context ends before, Shape returns the units of
+// all parts and fails. This frees the place at the end of the queue: if others wait behind the request, a later request
+// may start at the same time as another.
+func (g *Gate) Shape(ctx context.Context, parts []Part) error {
+	var delay time.Duration
+	for i := range parts {
+		delay = max(delay, parts[i].Res.Delay)
+	}
+	if delay <= 0 {
+		return nil
+	}
+	if err := Sleep(ctx, delay); err != nil {
+		g.GiveBack(ctx, parts)
+		return err
+	}
+	for i := range parts { // the answer is sent after the delay
+		res := &parts[i].Res
+		res.ResetAfter = max(0, res.ResetAfter-delay)
+	}
+	return nil
+}
+
+// Sleep waits for d, or until ctx ends. It fails at once if ctx's deadline comes before the end of d.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
+		return context.DeadlineExceeded
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// TooLate reports whether ctx ends before a wait is over.
+func TooLate(ctx context.Context, wait time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && time.Until(deadline) < wait
+}
+
+// Longer returns a wait with a random addition of at most this fraction of it, and less than hybridlimit.Never.
+func Longer(wait time.Duration, most float64) time.Duration {
+	if most <= 0 || wait <= 0 {
+		return wait
+	}
+	more := min(most*rand.Float64()*float64(wait), math.MaxInt64/2)
+	if wait += time.Duration(more); wait < 0 {
+		return hybridlimit.Never - 1
+	}
+	return wait
+}
+
+// spread is the most by which a client lengthens the wait that a server names, so that clients do not return at the
+// same time.
+const spread = 0.1
+
+// Spread returns a wait that is up to a tenth longer.
+func Spread(wait time.Duration) time.Duration { return Longer(wait, spread) }
+
+// Enter waits while a server accepts no request, for at most the duration most. blocked returns the rest of that time,
+// which may grow meanwhile. busy is the rest if the request cannot wait for it, and else 0.
+func Enter(ctx context.Context, most time.Duration, blocked func(now time.Time) time.Duration) (waited, busy time.Duration, err error) {
+	for {
+		if ctx.Err() != nil {
+			return waited, 0, ctx.Err()
+		}
+		block := blocked(time.Now())
+		if block <= 0 {
+			return waited, 0, nil
+		}
+		if block > most-waited || TooLate(ctx, block) {
+			return waited, block, nil
+		}
+		if later := Spread(block); later <= most-waited && !TooLate(ctx, later) {
+			block = later
+		}
+		if err := Sleep(ctx, block); err != nil {
+			return waited, 0, err
+		}
+		waited += block
+	}
+}
+
+// OrDefault sets a zero field to its default.
+func OrDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
 }

@@ -52,6 +52,80 @@ func (l *Limit) Missing(i int, cause error) error {
 	return fmt.Errorf("%w: limits[%d]", cause, i)
 }
 
+// Reader is a limit with the functions that read a request of type R.
+type Reader[R any] struct {
+	*Limit
+	Key    func(ctx context.Context, r R) string                    // "": the limit does not apply
+	Cost   func(ctx context.Context, r R) int64                     // nil: 1
+	Of     func(ctx context.Context, r R) (hybridlimit.Limit, bool) // nil: requests bring no limit
+	NoKey  error                                                    // the failure of a request without a key; nil: none
+	Stream bool                                                     // it counts the messages of a stream, whose cost is known later
+}
+
+// PartsOf appends a part for each limit that applies to a request and has a cost other than 0, less the units for which
+// an adapter around has counted it. With classes, the parts are of the request's class. It returns none if no limit
+// applies, and the NoKey of a limit without a key.
+func PartsOf[R any](ctx context.Context, r R, limits []Reader[R], classes bool, class string, around *Mark, parts []Part, none error) ([]Part, error) {
+	applied := false
+	for i := range limits {
+		l := &limits[i]
+		key, n := l.Key(ctx, r), int64(1)
+		if key == "" {
+			if l.NoKey != nil {
+				return parts, l.NoKey
+			}
+			continue
+		}
+		applied = true
+		if l.Cost != nil && !l.Stream {
+			if n = l.Cost(ctx, r); n == 0 {
+				continue
+			}
+		}
+		p := Part{Limit: l.Limit, Index: i, Key: key, N: n, Each: l.Stream}
+		if l.Of != nil {
+			p.Given, p.GivenOK = l.Of(ctx, r)
+		}
+		if classes {
+			p.View = l.Class(class)
+		}
+		if p.Each || around.Rest(&p) {
+			parts = append(parts, p)
+		}
+	}
+	if !applied && len(limits) > 0 {
+		return parts, none
+	}
+	return parts, nil
+}
+
+// CheckedConfig appends the violations of the fields that the Configs of the adapters share.
+func CheckedConfig(bad *hybridlimit.Violations, failure, most uint8, shedder hybridlimit.Shedder, classes bool, jitter float64) {
+	if failure > most {
+		bad.Add("Config.Failure", failure, "must be FailClosed or FailOpen")
+	}
+	if shedder != nil && IsNil(shedder) {
+		bad.Add("Config.Shedder", nil, "must not be a nil pointer")
+	}
+	if shedder != nil && !classes {
+		bad.Add("Config.Class", nil, "is required with Config.Shedder")
+	}
+	if !(jitter >= 0 && jitter <= 1) { // written so that NaN is a violation too
+		bad.Add("Config.Jitter", jitter, "must be 0 to 1")
+	}
+}
+
+// CheckedKey appends the violations of the key of limits[i]. passes reports whether the adapter admits requests without
+// a key, which it calls what.
+func CheckedKey(bad *hybridlimit.Violations, i int, hasKey, required, passes bool, what string) {
+	if !hasKey {
+		bad.Add(fmt.Sprintf("limits[%d].Key", i), nil, "is required")
+	}
+	if required && passes {
+		bad.Add(fmt.Sprintf("limits[%d].Required", i), true, "must be false with Config.NoKey NoKeyPass, which admits "+what+" without a key")
+	}
+}
+
 // Checked appends the violations of limits to bad: of Limiter, Of and Name.
 func Checked(bad *hybridlimit.Violations, limits []Limit) {
 	if len(limits) == 0 {
