@@ -1,16 +1,21 @@
 package limitfile
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -285,4 +290,77 @@ func (s *Set) Close() error {
 		s.closeErr = s.end()
 	})
 	return s.closeErr
+}
+
+// scope is the instrumentation scope of OpenTelemetry.
+const scope = "github.com/hybridlimit/hybridlimit/limitfile"
+
+// attrFile is the path of the file.
+const attrFile = attribute.Key("rate_limiting.config.file")
+
+// measure starts the metrics, and returns the function that ends them.
+func (s *Set) measure(provider metric.MeterProvider) (end func() error, err error) {
+	if provider == nil {
+		return func() error { return nil }, nil
+	}
+	m := provider.Meter(scope)
+	age, err1 := m.Float64ObservableGauge("rate_limiting.config.age", metric.WithUnit("s"),
+		metric.WithDescription("Time since the file was last read and found to be the one in force; it grows while the file is missing or invalid."))
+	failures, err2 := m.Int64ObservableCounter("rate_limiting.config.errors", metric.WithUnit("{error}"),
+		metric.WithDescription("Reads of the file that failed, or found invalid settings."))
+	var reg metric.Registration
+	err = cmp.Or(err1, err2)
+	if err == nil {
+		of := metric.WithAttributeSet(attribute.NewSet(attrFile.String(s.path)))
+		reg, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+			s.mu.Lock()
+			good, errs := s.good, s.errs
+			s.mu.Unlock()
+			o.ObserveFloat64(age, time.Since(good).Seconds(), of)
+			o.ObserveInt64(failures, errs, of)
+			return nil
+		}, age, failures)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("limitfile: Config.MeterProvider: %w", err)
+	}
+	return reg.Unregister, nil
+}
+
+// readFile reads a file of at most MaxSize bytes. It refuses all that is no regular file before it opens it: opening a
+// pipe waits for a writer.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("limitfile: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("limitfile: %w", &fs.PathError{Op: "read", Path: path, Err: errors.New("is not a regular file, but " + describe(info.Mode()))})
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("limitfile: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("limitfile: %w", err)
+	case len(data) > MaxSize:
+		var bad hybridlimit.Violations
+		bad.Add(path+":1", asWritten("the file"), fmt.Sprintf("is longer than %d bytes", MaxSize))
+		return nil, bad.Err(pkg)
+	}
+	return data, nil
+}
+
+// describe names a kind of file.
+func describe(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "a directory"
+	case m&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	}
+	return "of mode " + m.String()
 }
