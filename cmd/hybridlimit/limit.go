@@ -130,7 +130,7 @@ func (l *limitCommand) ofKey(ctx context.Context, h *hybrid.Hub, to hybridlimit.
 	if key == "" { // a hash in Redis: a hub without the secret takes it as it is
 		key = t.digest
 		l.connection.secret = ""
-		if h, err = l.connection.hub(l.tags); err != nil {
+		if h, err = l.hub(l.tags); err != nil {
 			return err
 		}
 	}
