@@ -111,14 +111,10 @@ func (p *playground) handler(host string) http.Handler {
 	mux.HandleFunc("POST /api/fleet/flights/recount", order(func(*http.Request) error {
 		return p.fleet.do(func() error { p.fleet.inFlight.countAnew(); return nil })
 	}))
-	mux.HandleFunc("POST /api/fleet/processes/{number}", ofProcess(p.fleet, func(number int, q struct {
-		Action string `json:"action"`
-	}) error {
+	mux.HandleFunc("POST /api/fleet/processes/{number}", ofProcess(p.fleet, func(number int, q intervention) error {
 		return p.fleet.intervene(number, q.Action)
 	}))
-	mux.HandleFunc("POST /api/fleet/processes/{number}/calls", ofProcess(p.fleet, func(number int, q struct {
-		N int `json:"n"`
-	}) error {
+	mux.HandleFunc("POST /api/fleet/processes/{number}/calls", ofProcess(p.fleet, func(number int, q requests) error {
 		return p.fleet.callNow(number, q.N)
 	}))
 	mux.HandleFunc("GET /api/fleet/stats", answers(func(*http.Request) (any, error) {
@@ -128,6 +124,20 @@ func (p *playground) handler(host string) http.Handler {
 	}))
 	return secured(p.guarded(host, mux))
 }
+
+// The orders that have one or two fields.
+type (
+	intervention struct {
+		Action string `json:"action"`
+	}
+	requests struct {
+		N int `json:"n"`
+	}
+	classRequests struct {
+		N     int    `json:"n"`
+		Class string `json:"class"`
+	}
+)
 
 // card returns the card that the path names.
 func (p *playground) card(r *http.Request) (*card, error) {
@@ -164,10 +174,7 @@ func (p *playground) try(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *playground) sendRequests(c *card, r *http.Request) (v any, err error) {
-	err = with(r, func(q struct {
-		N     int    `json:"n"`
-		Class string `json:"class"`
-	}) error {
+	err = with(r, func(q classRequests) error {
 		var bad hybridlimit.Violations
 		if q.N < 1 || q.N > 100 {
 			bad.Add("n", q.N, "must be 1 to 100")
