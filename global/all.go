@@ -8,6 +8,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -79,8 +80,8 @@ type answer struct {
 	err   error
 }
 
-// takeAll asks Redis for the units of all parts, with one message if their keys may
-// share one. Otherwise there is one for each tag, all at the same time.
+// takeAll asks Redis for the units of all parts, with one message if their keys may share one. Otherwise there is one
+// for each tag, all at the same time.
 func takeAll(ctx, bounded context.Context, parts []*part) []answer {
 	r := parts[0].Limiter.runner
 	if r.Together() {
@@ -102,8 +103,7 @@ func takeAll(ctx, bounded context.Context, parts []*part) []answer {
 	return said
 }
 
-// tellNever fills in Remaining and ResetAfter for each limit whose burst is below
-// the cost. It asks Redis for them.
+// tellNever fills in Remaining and ResetAfter for each limit whose burst is below the cost. It asks Redis for them.
 func tellNever(ctx context.Context, parts []*part, res hybridlimit.Result) (hybridlimit.Result, error) {
 	for _, p := range parts {
 		was := p.res
@@ -121,9 +121,8 @@ func tellNever(ctx context.Context, parts []*part, res hybridlimit.Result) (hybr
 	return res, nil
 }
 
-// tellEach writes the answer of its limit into every ask. Asks for one key share
-// the answer, but each has its own units. A denied call has taken nothing, so its
-// asks get only the denials.
+// tellEach writes the answer of its limit into every ask. Asks for one key share the answer, but each has its own
+// units. A denied call has taken nothing, so its asks get only the denials.
 func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part, res *hybridlimit.Result) {
 	for _, p := range parts {
 		for _, i := range p.asks {
@@ -151,9 +150,8 @@ type part struct {
 	asks  []int   // indices of the asks for this key
 }
 
-// partsOf checks the asks and sorts them by tag. res is the answer if Redis need not
-// be asked: the answer of a limit that denies for ever, or, without parts, of a limit
-// that admits everything.
+// partsOf checks the asks and sorts them by tag. res is the answer if Redis need not be asked: the answer of a limit
+// that denies for ever, or, without parts, of a limit that admits everything.
 func partsOf(asks []joint, each []hybridlimit.Ask) (parts []*part, res hybridlimit.Result, err error) {
 	if len(asks) == 0 {
 		return nil, res, fmt.Errorf("global: AllowAll: %w: asks is empty, but needs at least one ask", hybridlimit.ErrInvalid)
@@ -201,8 +199,7 @@ func partsOf(asks []joint, each []hybridlimit.Ask) (parts []*part, res hybridlim
 	return parts, res, nil
 }
 
-// equal returns a == b for values of any type. Values that cannot be compared
-// differ.
+// equal returns a == b for values of any type. Values that cannot be compared differ.
 func equal(a, b any) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
@@ -229,8 +226,8 @@ func byTag(parts []*part) iter.Seq[[]*part] {
 	}
 }
 
-// begin holds the runners open until done is called, so that taken units can be
-// given back even if a limiter is closed meanwhile.
+// begin holds the runners open until done is called, so that taken units can be given back even if a limiter is closed
+// meanwhile.
 func begin(parts []*part) (done func(), err error) {
 	var open []*runner.Runner
 	done = func() {
@@ -252,9 +249,8 @@ func begin(parts []*part) (done func(), err error) {
 	return done, nil
 }
 
-// take asks Redis for the units of a group, in one message. If Redis refuses the
-// group, the result is that of the limit with the longest RetryAfter. If Redis
-// gives no answer, the result is that of the first limit that fails closed, or
+// take asks Redis for the units of a group, in one message. If Redis refuses the group, the result is that of the limit
+// with the longest RetryAfter. If Redis gives no answer, the result is that of the first limit that fails closed, or
 // else of the first limit.
 func take(ctx, bounded context.Context, group []*part) (hybridlimit.Result, error) {
 	ops := make([]wire.Op, len(group))
@@ -291,8 +287,7 @@ func take(ctx, bounded context.Context, group []*part) (hybridlimit.Result, erro
 	return worst.res, nil
 }
 
-// narrowest returns the result of the limit with the fewest units remaining, with
-// the longest Delay of all.
+// narrowest returns the result of the limit with the fewest units remaining, with the longest Delay of all.
 func narrowest(parts []*part) hybridlimit.Result {
 	res, delay := parts[0].res, time.Duration(0)
 	for _, p := range parts {
@@ -302,4 +297,63 @@ func narrowest(parts []*part) hybridlimit.Result {
 	}
 	res.Delay = delay
 	return res
+}
+
+// NotReturnedError lists units that a denied or failed hybridlimit.AllowAll had taken, and that may still be taken.
+// Redis did not answer the message that gives them back, so Redis may or may not have applied it. If it did not, the
+// units come back as the limits refill. A Refund of the units risks that they are given back twice.
+type NotReturnedError struct {
+	Asks []hybridlimit.Ask // the taken units; Result is not set
+	Err  error             // the cause; wraps hybridlimit.ErrUnavailable
+}
+
+// Error returns the limiters, the keys and the units.
+func (e *NotReturnedError) Error() string {
+	var b strings.Builder
+	for i, a := range e.Asks {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%d units of %q", a.N, a.Key)
+		if l, ok := a.Limiter.(hybridlimit.Describer); ok {
+			fmt.Fprintf(&b, " (%s)", l.Name())
+		}
+	}
+	return fmt.Sprintf("global: AllowAll: not given back: %s: %v", &b, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *NotReturnedError) Unwrap() error { return e.Err }
+
+// giveBack gives the units of all groups back, with one message for each group, concurrently.
+func giveBack(ctx context.Context, timeout time.Duration, groups [][]*part) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	causes := make([]error, len(groups))
+	var wg sync.WaitGroup
+	for i, group := range groups {
+		wg.Go(func() {
+			ops := make([]wire.Op, len(group))
+			for i, p := range group {
+				ops[i] = wire.Op{Key: p.name, Limit: p.terms.limit, Op: p.back}
+			}
+			causes[i] = group[0].Limiter.runner.BatchWithin(ctx, ops)
+		})
+	}
+	wg.Wait()
+	var left NotReturnedError
+	for i, err := range causes {
+		if err == nil {
+			continue
+		}
+		left.Err = errors.Join(left.Err, err)
+		for _, p := range groups[i] {
+			left.Asks = append(left.Asks, hybridlimit.Ask{Limiter: p.Limiter, Key: p.Key, N: p.N})
+		}
+	}
+	if left.Err == nil {
+		return nil
+	}
+	left.Err = fmt.Errorf("%w: %w", hybridlimit.ErrUnavailable, left.Err)
+	return &left
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 )
 
-// breakers is one breaker for each server, as far as the limiter tells servers apart: one for a single Redis, and one for each tag
-// of a Cluster or Ring.
+// breakers is one breaker for each server, as far as the limiter tells servers apart: one for a single Redis, and one
+// for each tag of a Cluster or Ring.
 type breakers []*circuit.Breaker
 
 func newBreakers(calls *runner.Runner, cfg Config) (all breakers, err error) {
@@ -48,8 +48,8 @@ func (l *Limiter) guarded(ctx context.Context, tag int, call func() error) error
 	return err
 }
 
-// State returns the worst state of the limiter's breakers. While a breaker is open, decisions fail at once with ErrUnavailable and
-// the decision of Config.FailOpen.
+// State returns the worst state of the limiter's breakers. While a breaker is open, decisions fail at once with
+// ErrUnavailable and the decision of Config.FailOpen.
 func (l *Limiter) State() breaker.State {
 	worst := breaker.Closed
 	for _, b := range l.breakers {

@@ -18,8 +18,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Limiter asks Redis for every decision. It is safe for concurrent use. Its
-// goroutines end with the calls in progress.
+// Limiter asks Redis for every decision. It is safe for concurrent use. Its goroutines end with the calls in progress.
 type Limiter struct {
 	terms    atomic.Pointer[terms]
 	setting  sync.Mutex // held while a limit is checked against the old one and replaces it
@@ -35,15 +34,13 @@ type Limiter struct {
 
 var _ hybridlimit.Limiter = (*Limiter)(nil)
 
-// New returns a limiter. It does not connect: if Redis is down, the first decision
-// returns ErrUnavailable. The caller closes the client, after the limiter.
+// New returns a limiter. It does not connect: if Redis is down, the first decision returns ErrUnavailable. The caller
+// closes the client, after the limiter.
 //
-// New adds two permanent hooks to a client of go-redis. One guards the connections
-// that the client dials from now on: a reply to this limiter's commands that is
-// longer than Redis can give is an error. The other records the cause of a failed
-// dial, so that the error of a call that waited for a connection names the cause
-// ("connection refused"). Other commands on the same client are answered as
-// before.
+// New adds two permanent hooks to a client of go-redis. One guards the connections that the client dials from now on: a
+// reply to this limiter's commands that is longer than Redis can give is an error. The other records the cause of a
+// failed dial, so that the error of a call that waited for a connection names the cause ("connection refused"). Other
+// commands on the same client are answered as before.
 func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	cfg = cfg.withDefaults()
 	calls, err := runner.New(rdb, cfg.Timeout, runner.WithFunctions(cfg.Functions))
@@ -63,8 +60,7 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 	return l, nil
 }
 
-// Close makes further decisions return ErrClosed, and waits for calls in
-// progress. It is idempotent.
+// Close makes further decisions return ErrClosed, and waits for calls in progress. It is idempotent.
 func (l *Limiter) Close() error {
 	if l.closed.CompareAndSwap(false, true) {
 		close(l.done)
@@ -73,9 +69,8 @@ func (l *Limiter) Close() error {
 	return nil
 }
 
-// Shutdown is Close, but waits no longer than ctx. The calls in progress end by themselves, at
-// most Config.Timeout later. It exists so that a program can change the package of its
-// limiter without other changes: nothing is owed.
+// Shutdown is Close, but waits no longer than ctx. The calls in progress end by themselves, at most Config.Timeout
+// later. It exists so that a program can change the package of its limiter without other changes: nothing is owed.
 func (l *Limiter) Shutdown(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
@@ -90,9 +85,8 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Ready waits until Redis has answered and has the script, and tries again until ctx ends. It
-// is for readiness probes. The error is hybridlimit.ErrClosed, or ctx's own with the last
-// failure.
+// Ready waits until Redis has answered and has the script, and tries again until ctx ends. It is for readiness probes.
+// The error is hybridlimit.ErrClosed, or ctx's own with the last failure.
 func (l *Limiter) Ready(ctx context.Context) error {
 	var cause error
 	for {
@@ -129,19 +123,17 @@ func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, er
 	return l.AllowN(ctx, key, 1)
 }
 
-// AllowN asks Redis for n units of key, all or none. It costs one round trip, and at
-// most one message, which concurrent calls share. A call that comes while a message of
-// its tag is in flight waits for that one first.
+// AllowN asks Redis for n units of key, all or none. It costs one round trip, and at most one message, which concurrent
+// calls share. A call that comes while a message of its tag is in flight waits for that one first.
 //
-// AllowN denies an n above the burst without an error, whether Redis answers or
-// not. It then asks Redis only for Remaining and ResetAfter.
+// AllowN denies an n above the burst without an error, whether Redis answers or not. It then asks Redis only for
+// Remaining and ResetAfter.
 //
-// With ErrUnavailable, the Result holds the decision of Config.FailOpen, and the
-// units may or may not have been taken. After three messages without an answer, calls fail so
-// at once, until Redis answers again (Config.Breaker). With ctx's own error, the units may or may
-// not have been taken either: ctx may have ended while Redis decided. If a shared
-// message gets no answer, each of its calls gets ErrUnavailable, and the units of each
-// are taken once or not at all. The end of ctx concerns no other call.
+// With ErrUnavailable, the Result holds the decision of Config.FailOpen, and the units may or may not have been taken.
+// After three messages without an answer, calls fail so at once, until Redis answers again (Config.Breaker). With ctx's
+// own error, the units may or may not have been taken either: ctx may have ended while Redis decided. If a shared
+// message gets no answer, each of its calls gets ErrUnavailable, and the units of each are taken once or not at all.
+// The end of ctx concerns no other call.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	t, err := l.of(key, n)
 	if err != nil {
@@ -165,8 +157,8 @@ func asks(n int64) []int64 {
 type terms struct {
 	limit      hybridlimit.Limit
 	algo.Scale // zero for a static limit
-	// counts is the algorithm of the limiter's last limit that counts. A state in
-	// Redis, if there is one, has this algorithm.
+	// counts is the algorithm of the limiter's last limit that counts. A state in Redis, if there is one, has this
+	// algorithm.
 	counts hybridlimit.Algorithm
 	began  time.Time // time of the SetLimit or the call that brought the limit; zero: long ago
 }
@@ -193,8 +185,8 @@ func (t *terms) since() int64 {
 	return t.Since(time.Since(t.began).Microseconds())
 }
 
-// static reports whether the limit counts nothing: it admits every call, or none.
-// each returns the time in which one unit comes back; 0: units do not come back one by one.
+// static reports whether the limit counts nothing: it admits every call, or none. each returns the time in which one
+// unit comes back; 0: units do not come back one by one.
 func (t *terms) each() time.Duration {
 	if t.static() || t.Window.Period > 0 || t.Kind == algo.KindLog {
 		return 0
@@ -208,9 +200,8 @@ func static(a hybridlimit.Algorithm) bool {
 	return a == hybridlimit.AlgUnlimited || a == hybridlimit.AlgBlocked
 }
 
-// replaces returns an error if the algorithm of the new limit differs from that of
-// have: usage under one algorithm has no meaning under another. Static limits are
-// compatible with all.
+// replaces returns an error if the algorithm of the new limit differs from that of have: usage under one algorithm has
+// no meaning under another. Static limits are compatible with all.
 func (t *terms) replaces(have *terms) error {
 	var bad hybridlimit.Violations
 	if t.limit.Algorithm != have.counts && !t.static() && !static(have.counts) {
@@ -299,8 +290,8 @@ func (l *Limiter) blank(t *terms) hybridlimit.Result {
 	return hybridlimit.Result{Limit: t.limit.BurstSize(), Policy: l.cfg.Name}
 }
 
-// never returns the answer to a cost above the burst. It asks Redis for the units
-// left. Without an answer, Remaining is 0.
+// never returns the answer to a cost above the burst. It asks Redis for the units left. Without an answer, Remaining is
+// 0.
 func (l *Limiter) never(ctx context.Context, key string, t *terms) (hybridlimit.Result, error) {
 	res := l.blank(t)
 	ans, _, err := l.ask(ctx, key, t, algo.Op{})
@@ -319,8 +310,7 @@ func never(res hybridlimit.Result) hybridlimit.Result {
 	return res
 }
 
-// unavailable returns the answer without Redis: the decision of Config.FailOpen on
-// n units, and the error.
+// unavailable returns the answer without Redis: the decision of Config.FailOpen on n units, and the error.
 func (l *Limiter) unavailable(ctx context.Context, res hybridlimit.Result, n int64, err error) (hybridlimit.Result, error) {
 	if errors.Is(err, hybridlimit.ErrClosed) {
 		return hybridlimit.Result{}, err

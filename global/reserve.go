@@ -13,17 +13,14 @@ import (
 // longest is the MaxDelay of a reservation without a deadline, in µs.
 const longest = algo.Never - 1
 
-// Reserve takes n units of key now. A bucket also grants units that it has not
-// refilled yet: they may be used after Delay, and later callers wait behind them.
-// At most one burst can be booked ahead.
+// Reserve takes n units of key now. A bucket also grants units that it has not refilled yet: they may be used after
+// Delay, and later callers wait behind them. At most one burst can be booked ahead.
 //
-// A queue serves its places in order anyway, so Reserve gets no additional places
-// there.
-// Windows and logs cannot be booked ahead: there, Reserve is AllowN with a Cancel.
+// A queue serves its places in order anyway, so Reserve gets no additional places there. Windows and logs cannot be
+// booked ahead: there, Reserve is AllowN with a Cancel.
 //
-// A cost above the burst is ErrExceedsBurst. Cancel costs one message. In a window
-// the units return to the window in which they were taken; in a log their entry is
-// removed.
+// A cost above the burst is ErrExceedsBurst. Cancel costs one message. In a window the units return to the window in
+// which they were taken; in a log their entry is removed.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
 	t, err := l.of(key, n)
 	if err != nil {
@@ -36,16 +33,13 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimi
 	return hybridlimit.NewReservation(res, func(ctx context.Context) error { return l.giveBack(ctx, key, t, back) }), nil
 }
 
-// Wait takes n units of key and returns when they may be used. With a queue it
-// shapes traffic.
+// Wait takes n units of key and returns when they may be used. With a queue it shapes traffic.
 //
-// Units of a bucket, and free places in a queue, are booked. Then waiting costs
-// one message, and callers are served in the order of their bookings. Otherwise
-// Wait asks again when RetryAfter has passed.
+// Units of a bucket, and free places in a queue, are booked. Then waiting costs one message, and callers are served in
+// the order of their bookings. Otherwise Wait asks again when RetryAfter has passed.
 //
-// Wait fails at once if ctx's deadline cannot be met (context.DeadlineExceeded),
-// or if n is above the burst (ErrExceedsBurst). If ctx ends during the wait, the
-// units are given back.
+// Wait fails at once if ctx's deadline cannot be met (context.DeadlineExceeded), or if n is above the burst
+// (ErrExceedsBurst). If ctx ends during the wait, the units are given back.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	t, err := l.of(key, n)
 	if err == nil {
@@ -86,9 +80,8 @@ func (l *Limiter) book(ctx context.Context, key string, t *terms, n, most int64)
 	return l.take(ctx, key, t, n, algo.Op{Asks: []int64{n}, MaxDelay: most})
 }
 
-// Refund gives back n units of key, for a call that cost less than it took. The key
-// never holds more units than when it is full. A log gives back the units of its
-// oldest entries. A window gives back units of the current window.
+// Refund gives back n units of key, for a call that cost less than it took. The key never holds more units than when it
+// is full. A log gives back the units of its oldest entries. A window gives back units of the current window.
 func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	t, err := l.of(key, n)
 	if err != nil {
@@ -105,8 +98,8 @@ func (l *Limiter) giveBack(ctx context.Context, key string, t *terms, back algo.
 	return err
 }
 
-// Reset forgets the usage of key. Hybrid limiters of the same name in other
-// processes may still deny from memory for some seconds.
+// Reset forgets the usage of key. Hybrid limiters of the same name in other processes may still deny from memory for
+// some seconds.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	t, err := l.of(key, 1)
 	if err != nil {

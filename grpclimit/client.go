@@ -5,8 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
-	"math/rand/v2"
+	"sync"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -21,63 +20,50 @@ import (
 
 // ClientConfig configures a Client. The zero ClientConfig is ready to use.
 type ClientConfig struct {
-	// MaxWait bounds the total wait of one call: before it is sent, and between its
-	// retries. The call's context bounds it too. Zero: 30 s. Negative: no call waits
-	// or is retried.
+	// MaxWait bounds the total wait of one call: before it is sent, and between its retries. The call's context bounds
+	// it too. Zero: 30 s. Negative: no call waits or is retried.
 	MaxWait time.Duration
-	// MaxRetries bounds the retries of a unary call that was refused with
-	// ResourceExhausted and RetryInfo. A stream is not retried. gRPC's own retries
-	// (the service config) come on top, so set only one of the two. Zero: 3.
-	// Negative: no retries.
+	// MaxRetries bounds the retries of a unary call that was refused with ResourceExhausted and RetryInfo. A stream is
+	// not retried. gRPC's own retries (the service config) come on top, so set only one of the two. Zero: 3. Negative:
+	// no retries.
 	MaxRetries int
-	// MaxBlock bounds the effect of a RetryInfo: after this time calls are sent
-	// again. Zero: 10 min.
+	// MaxBlock bounds the effect of a RetryInfo: after this time calls are sent again. Zero: 10 min.
 	MaxBlock time.Duration
-	// Key groups the calls to one target: calls with the same key share the
-	// server's limits. Example: the user, if the program acts for many users. Nil
-	// or "": all calls to that target.
+	// Key groups the calls to one target: calls with the same key share the server's limits. Example: the user, if the
+	// program acts for many users. Nil or "": all calls to that target.
 	Key KeyFunc
-	// MaxKeys bounds the pairs of target and key in memory. The least recently used
-	// one is removed. Zero: 1000.
+	// MaxKeys bounds the pairs of target and key in memory. The least recently used one is removed. Zero: 1000.
 	MaxKeys int
-	// Limiter limits the calls before they are sent: a call waits for its unit, for
-	// at most MaxWait. If the Limiter has no answer, the call fails with
-	// Unavailable. The caller closes it. Nil: no limit of the client's own.
+	// Limiter limits the calls before they are sent: a call waits for its unit, for at most MaxWait. If the Limiter has
+	// no answer, the call fails with Unavailable. The caller closes it. Nil: no limit of the client's own.
 	Limiter hybridlimit.Limiter
-	// LimiterKey returns the key that the Limiter counts a call for. "": the call is
-	// not limited. Nil: the target of the connection.
+	// LimiterKey returns the key that the Limiter counts a call for. "": the call is not limited. Nil: the target of
+	// the connection.
 	LimiterKey KeyFunc
 	// Logger receives a line per retry, at level Debug. Nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// Client keeps to the limits of servers. It reads them from the RetryInfo that
-// UnaryServer and StreamServer send.
+// Client keeps to the limits of servers. It reads them from the RetryInfo that UnaryServer and StreamServer send.
 //
-// A refusal is a call that ends with ResourceExhausted or Unavailable and a
-// RetryInfo. It delays all calls to that target (see ClientConfig.Key) for that
-// time and up to a tenth longer. The addition is random, so that clients do not
-// return at the same time. A call with a shorter wait is not sent, and fails
-// with *BusyError.
+// A refusal is a call that ends with ResourceExhausted or Unavailable and a RetryInfo. It delays all calls to that
+// target (see ClientConfig.Key) for that time and up to a tenth longer. The addition is random, so that clients do not
+// return at the same time. A call with a shorter wait is not sent, and fails with *BusyError.
 //
-// A ResourceExhausted of gRPC itself, for example for a message that is too large,
-// has no RetryInfo. It is neither retried nor held up. A RetryInfo with a wait that is
-// negative or 0 counts as none.
+// A ResourceExhausted of gRPC itself, for example for a message that is too large, has no RetryInfo. It is neither
+// retried nor held up. A RetryInfo with a wait that is negative or 0 counts as none.
 //
-// A Client starts no goroutines and is safe for concurrent use. Use its methods as
-// interceptors of any number of connections. They then share what they learn about
-// a target.
+// A Client starts no goroutines and is safe for concurrent use. Use its methods as interceptors of any number of
+// connections. They then share what they learn about a target.
 type Client struct {
 	cfg     ClientConfig
 	targets *gate.Recent[*target]
 }
 
-// BusyError means that a call was not sent, because its target accepts no calls for
-// longer than the call can wait, or because the client's own Limiter admits none.
-// Its status is ResourceExhausted with RetryInfo.
+// BusyError means that a call was not sent, because its target accepts no calls for longer than the call can wait, or
+// because the client's own Limiter admits none. Its status is ResourceExhausted with RetryInfo.
 type BusyError struct {
-	// RetryAfter is the time, from the error on, in which no call is sent.
-	// hybridlimit.Never: waiting does not help.
+	// RetryAfter is the time, from the error on, in which no call is sent. hybridlimit.Never: waiting does not help.
 	RetryAfter time.Duration
 }
 
@@ -89,8 +75,7 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("grpclimit: the call was not sent: no call is accepted for %v", e.RetryAfter.Round(time.Millisecond))
 }
 
-// GRPCStatus returns ResourceExhausted, with RetryInfo if waiting helps. Package
-// status uses it.
+// GRPCStatus returns ResourceExhausted, with RetryInfo if waiting helps. Package status uses it.
 func (e *BusyError) GRPCStatus() *status.Status {
 	st := status.New(codes.ResourceExhausted, e.Error())
 	if e.RetryAfter == hybridlimit.Never {
@@ -102,8 +87,7 @@ func (e *BusyError) GRPCStatus() *status.Status {
 	return st
 }
 
-// NewClient returns a Client. Its error (ErrInvalid) lists everything wrong with
-// cfg.
+// NewClient returns a Client. Its error (ErrInvalid) lists everything wrong with cfg.
 func NewClient(cfg ClientConfig) (*Client, error) {
 	var bad hybridlimit.Violations
 	if cfg.MaxBlock < 0 {
@@ -121,10 +105,10 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err := bad.Err("grpclimit"); err != nil {
 		return nil, err
 	}
-	orDefault(&cfg.MaxWait, 30*time.Second)
-	orDefault(&cfg.MaxRetries, 3)
-	orDefault(&cfg.MaxBlock, 10*time.Minute)
-	orDefault(&cfg.MaxKeys, 1000)
+	gate.OrDefault(&cfg.MaxWait, 30*time.Second)
+	gate.OrDefault(&cfg.MaxRetries, 3)
+	gate.OrDefault(&cfg.MaxBlock, 10*time.Minute)
+	gate.OrDefault(&cfg.MaxKeys, 1000)
 	cfg.MaxWait = max(cfg.MaxWait, 0)
 	return &Client{cfg: cfg, targets: gate.NewRecent(cfg.MaxKeys, func() *target { return new(target) })}, nil
 }
@@ -138,8 +122,8 @@ func UnaryClient(cfg ClientConfig) (grpc.UnaryClientInterceptor, error) {
 	return c.Unary, nil
 }
 
-// StreamClient returns the method Stream of a new Client. To share the state of a
-// target between unary calls and streams, use NewClient.
+// StreamClient returns the method Stream of a new Client. To share the state of a target between unary calls and
+// streams, use NewClient.
 func StreamClient(cfg ClientConfig) (grpc.StreamClientInterceptor, error) {
 	c, err := NewClient(cfg)
 	if err != nil {
@@ -148,16 +132,8 @@ func StreamClient(cfg ClientConfig) (grpc.StreamClientInterceptor, error) {
 	return c.Stream, nil
 }
 
-// orDefault sets a zero field to its default.
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// Unary is a grpc.UnaryClientInterceptor. It sends a call as soon as the limits of
-// its target allow, and retries a refused call.
+// Unary is a grpc.UnaryClientInterceptor. It sends a call as soon as the limits of its target allow, and retries a
+// refused call.
 func (c *Client) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	call := Call{Method: method, Request: req}
 	t := c.targetOf(ctx, call, cc)
@@ -177,16 +153,15 @@ func (c *Client) Unary(ctx context.Context, method string, req, reply any, cc *g
 			return nil
 		}
 		code, delay, told := c.observe(t, err)
-		if !told || code != codes.ResourceExhausted || try >= c.cfg.MaxRetries || delay > left || tooLate(ctx, delay) {
+		if !told || code != codes.ResourceExhausted || try >= c.cfg.MaxRetries || delay > left || gate.TooLate(ctx, delay) {
 			return err
 		}
 		c.logger().DebugContext(ctx, "grpclimit: a refused call is retried", "method", method, "retry", try+1, "after", delay)
 	}
 }
 
-// Stream is a grpc.StreamClientInterceptor. It starts a stream as soon as the limits
-// of its target allow. A refusal of a stream delays later calls. The stream
-// itself is not retried, because its messages are no longer available.
+// Stream is a grpc.StreamClientInterceptor. It starts a stream as soon as the limits of its target allow. A refusal of
+// a stream delays later calls. The stream itself is not retried, because its messages are no longer available.
 func (c *Client) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	call := Call{Method: method}
 	t := c.targetOf(ctx, call, cc)
@@ -213,8 +188,7 @@ type observed struct {
 	over   bool // the status is noted: RecvMsg may repeat it later, when its wait is old
 }
 
-// RecvMsg notes the refusal in the stream's status. gRPC allows one RecvMsg at a
-// time, so over needs no lock.
+// RecvMsg notes the refusal in the stream's status. gRPC allows one RecvMsg at a time, so over needs no lock.
 func (o *observed) RecvMsg(m any) error {
 	err := o.ClientStream.RecvMsg(m)
 	if err != nil && !o.over {
@@ -242,25 +216,14 @@ func targetName(cc *grpc.ClientConn) string {
 
 // enter waits until the target accepts a call, for at most the duration most.
 func (c *Client) enter(ctx context.Context, t *target, most time.Duration) (waited time.Duration, err error) {
-	for {
-		if ctx.Err() != nil {
-			return waited, status.FromContextError(ctx.Err()).Err()
-		}
-		block := t.blocked(time.Now())
-		if block <= 0 {
-			return waited, nil
-		}
-		if block > most-waited || tooLate(ctx, block) {
-			return waited, &BusyError{RetryAfter: block}
-		}
-		if later := block + jitter(block); later <= most-waited && !tooLate(ctx, later) {
-			block = later
-		}
-		if gate.Sleep(ctx, block) != nil {
-			return waited, endedWaiting(ctx)
-		}
-		waited += block // the block may have been extended meanwhile
+	waited, busy, err := gate.Enter(ctx, most, t.blocked)
+	switch {
+	case err != nil:
+		return waited, endedWaiting(ctx)
+	case busy > 0:
+		return waited, &BusyError{RetryAfter: busy}
 	}
+	return waited, nil
 }
 
 // take waits for a unit of the client's own Limiter, for at most the duration most.
@@ -288,7 +251,7 @@ func (c *Client) take(ctx context.Context, call Call, cc *grpc.ClientConn, most 
 		if wait <= 0 {
 			return waited, nil
 		}
-		if wait > most-waited || tooLate(ctx, wait) {
+		if wait > most-waited || gate.TooLate(ctx, wait) {
 			gate.GiveBack(ctx, c.cfg.Limiter, key, 1, &res)
 			return waited, &BusyError{RetryAfter: wait}
 		}
@@ -302,8 +265,7 @@ func (c *Client) take(ctx context.Context, call Call, cc *grpc.ClientConn, most 
 	}
 }
 
-// undecided returns the status of a call that the client's own Limiter did not
-// decide.
+// undecided returns the status of a call that the client's own Limiter did not decide.
 func undecided(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -314,8 +276,7 @@ func undecided(ctx context.Context, err error) error {
 	return status.Error(codes.Unavailable, "grpclimit: the client's limiter cannot decide now")
 }
 
-// endedWaiting returns the status of a call whose context ended while it waited, or
-// whose deadline is too close.
+// endedWaiting returns the status of a call whose context ended while it waited, or whose deadline is too close.
 func endedWaiting(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return status.Error(codes.DeadlineExceeded, "grpclimit: the deadline is before the end of the wait")
@@ -347,8 +308,7 @@ func (c *Client) observe(t *target, err error) (code codes.Code, delay time.Dura
 	return st.Code(), 0, false
 }
 
-// logger looks up the default logger at each call, because a program may set it
-// after NewClient.
+// logger looks up the default logger at each call, because a program may set it after NewClient.
 func (c *Client) logger() *slog.Logger {
 	if c.cfg.Logger == nil {
 		return slog.Default()
@@ -356,14 +316,24 @@ func (c *Client) logger() *slog.Logger {
 	return c.cfg.Logger
 }
 
-// jitter returns a random duration of up to a tenth of d, and less if the sum of
-// both were too long.
-func jitter(d time.Duration) time.Duration {
-	return min(time.Duration(rand.Float64()*0.1*float64(d)), math.MaxInt64-d)
+// target is the state of one server's limits.
+type target struct {
+	mu    sync.Mutex
+	until time.Time // no call is sent before
 }
 
-// tooLate reports whether ctx ends before a wait is over.
-func tooLate(ctx context.Context, wait time.Duration) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && time.Until(deadline) < wait
+// blocked returns for how long the server accepts no call.
+func (t *target) blocked(now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.until.Sub(now)
+}
+
+// block lets no call be sent before a time.
+func (t *target) block(until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if until.After(t.until) {
+		t.until = until
+	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -21,8 +19,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/gate"
 )
 
-// pushback is the trailer by which a server sets the wait of gRPC's own retries, in
-// milliseconds (gRFC A6). A negative value stops them.
+// pushback is the trailer by which a server sets the wait of gRPC's own retries, in milliseconds (gRFC A6). A negative
+// value stops them.
 const pushback = "grpc-retry-pushback-ms"
 
 // deny returns the status of a call that a limit denied.
@@ -31,9 +29,8 @@ func (s *server) deny(ctx context.Context, parts []gate.Part, denied int, stream
 	after := s.retryAfter(p.Res.RetryAfter)
 	details := retryInfo(after)
 	pushBack(ctx, stream, after)
-	// The code is Unavailable if it is unknown whether the quota is exceeded. A
-	// denial by the fallback's share of the limit is ResourceExhausted: the client
-	// is above that share.
+	// The code is Unavailable if it is unknown whether the quota is exceeded. A denial by the fallback's share of the
+	// limit is ResourceExhausted: the client is above that share.
 	if p.Unavailable || p.Res.Source == hybridlimit.SourceTimeout {
 		return with(codes.Unavailable, "the limit cannot be checked now", details...)
 	}
@@ -46,8 +43,7 @@ func (s *server) deny(ctx context.Context, parts []gate.Part, denied int, stream
 	return with(codes.ResourceExhausted, quota.Violations[0].Description, append(details, quota)...)
 }
 
-// violation describes a limit that denies. The subject is the policy and not the
-// key, which may be a person's address.
+// violation describes a limit that denies. The subject is the policy and not the key, which may be a person's address.
 func violation(p *gate.Part) *errdetails.QuotaFailure_Violation {
 	name := p.PolicyName()
 	text := fmt.Sprintf("the limit %q is exceeded", name)
@@ -57,8 +53,8 @@ func violation(p *gate.Part) *errdetails.QuotaFailure_Violation {
 	return &errdetails.QuotaFailure_Violation{Subject: name, QuotaId: name, Description: text}
 }
 
-// refuse returns the status of a call that no limit decided. It sets no pushback:
-// the wait is unknown, and another server may be able to decide.
+// refuse returns the status of a call that no limit decided. It sets no pushback: the wait is unknown, and another
+// server may be able to decide.
 func refuse(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -80,8 +76,7 @@ func (s *server) refuseWithoutKey(ctx context.Context, stream grpc.ServerStream)
 	return with(code, text, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Description: text}}})
 }
 
-// ended returns the status of a call whose context has ended, or ends before its
-// place in a queue.
+// ended returns the status of a call whose context has ended, or ends before its place in a queue.
 func ended(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return with(codes.Canceled, "the call was cancelled before its limits admitted it")
@@ -106,24 +101,16 @@ func retryInfo(after time.Duration) []protoadapt.MessageV1 {
 	return []protoadapt.MessageV1{&errdetails.RetryInfo{RetryDelay: durationpb.New(after)}}
 }
 
-// retryAfter returns the wait that a denial names, with jitter, and at least 1 ms.
-// Never stays Never.
+// retryAfter returns the wait that a denial names, with jitter, and at least 1 ms. Never stays Never.
 func (s *server) retryAfter(after time.Duration) time.Duration {
 	if after == hybridlimit.Never {
 		return after
 	}
-	if s.cfg.Jitter > 0 {
-		more := time.Duration(min(s.cfg.Jitter*rand.Float64()*float64(after), math.MaxInt64/2))
-		if after += more; after < 0 {
-			after = hybridlimit.Never - 1
-		}
-	}
-	return max(time.Millisecond, after)
+	return max(time.Millisecond, gate.Longer(after, s.cfg.Jitter))
 }
 
-// pushBack sets the wait of gRPC's own retries. They stop if waiting does not help,
-// or if the call's deadline is earlier: the client then has the denial at once, and
-// not DeadlineExceeded after the wait.
+// pushBack sets the wait of gRPC's own retries. They stop if waiting does not help, or if the call's deadline is
+// earlier: the client then has the denial at once, and not DeadlineExceeded after the wait.
 func pushBack(ctx context.Context, stream grpc.ServerStream, after time.Duration) {
 	ms := "-1"
 	deadline, ok := ctx.Deadline()
@@ -135,4 +122,24 @@ func pushBack(ctx context.Context, stream grpc.ServerStream, after time.Duration
 		ms = strconv.FormatInt(n, 10)
 	}
 	setTrailer(ctx, stream, metadata.Pairs(pushback, ms))
+}
+
+// place asks the Shedder for a place for a call that the limits have admitted. Its error is the status of the call.
+func (s *server) place(ctx context.Context, class string, parts []gate.Part) (hybridlimit.Permit, error) {
+	permit, res, err := s.gate.Place(ctx, s.cfg.Shedder, class, parts)
+	switch {
+	case err != nil:
+		return permit, refuse(ctx, err)
+	case !res.Allowed:
+		return permit, s.shed(ctx, res)
+	}
+	return permit, nil
+}
+
+// shed returns the status of a call that the Shedder has shed. It is Unavailable, because the client has not exceeded a
+// quota.
+func (s *server) shed(ctx context.Context, res hybridlimit.Result) error {
+	after := s.retryAfter(res.RetryAfter)
+	pushBack(ctx, nil, after)
+	return with(codes.Unavailable, "the server is overloaded", retryInfo(after)...)
 }

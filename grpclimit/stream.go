@@ -18,7 +18,7 @@ func (s *server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		return handler(srv, ss)
 	}
 	around := s.gate.Around(ctx)
-	parts, err := s.partsOf(ctx, c, s.class(ctx, c), true, around, nil)
+	parts, err := s.partsOf(ctx, c, s.class(ctx, c), around, nil)
 	if err != nil {
 		if err := s.withoutKey(ctx, c, ss, err); err != nil {
 			return err
@@ -72,8 +72,7 @@ type counted struct {
 	around, mark *gate.Mark // of the interceptors around, and of the last message here; nil: none
 }
 
-// RecvMsg receives a message and takes its units. gRPC allows one RecvMsg at a
-// time, so the fields need no lock.
+// RecvMsg receives a message and takes its units. gRPC allows one RecvMsg at a time, so the fields need no lock.
 func (c *counted) RecvMsg(m any) error {
 	if c.ended != nil {
 		return c.ended
@@ -86,7 +85,7 @@ func (c *counted) RecvMsg(m any) error {
 	call.Request = m
 	c.now = c.now[:0]
 	for _, p := range c.parts {
-		if cost := c.server.limits[p.Index].cost; cost != nil {
+		if cost := c.server.limits[p.Index].Cost; cost != nil {
 			if p.N = cost(ctx, call); p.N == 0 {
 				continue
 			}

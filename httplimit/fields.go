@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"math"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
@@ -32,16 +31,14 @@ func newPolicyItem(p hybridlimit.Policy, name string) *policyItem {
 	return &policyItem{policy: p, Item: item, secret: p.Shadow || !ok}
 }
 
-// fields has room for the fields of a response with up to three limits. It is one
-// allocation, because publish runs for each request. The values belong to their
-// response, because a handler may change them in place.
+// fields has room for the fields of a response with up to three limits. It is one allocation, because publish runs for
+// each request. The values belong to their response, because a handler may change them in place.
 type fields struct {
 	values [4]string
 	line   [128]byte
 }
 
-// publish adds the fields of an admitted request to the response. It keeps the
-// fields of middleware around this one.
+// publish adds the fields of an admitted request to the response. It keeps the fields of middleware around this one.
 func (g *middleware) publish(h http.Header, parts []gate.Part) {
 	var own *fields
 	var values []string
@@ -80,9 +77,8 @@ func (g *middleware) publish(h http.Header, parts []gate.Part) {
 	}
 }
 
-// publishNarrowest sets the fields that describe only the narrowest limit. It keeps
-// the fields of a middleware around this one if its limit is narrower. For a denial
-// the fields always describe the limit that denied.
+// publishNarrowest sets the fields that describe only the narrowest limit. It keeps the fields of a middleware around
+// this one if its limit is narrower. For a denial the fields always describe the limit that denied.
 func (g *middleware) publishNarrowest(h http.Header, p *gate.Part, denied bool) {
 	bucket := g.limits[p.Index].bucket
 	if bucket == "" && !g.cfg.XRateLimit {
@@ -102,8 +98,7 @@ func (g *middleware) publishNarrowest(h http.Header, p *gate.Part, denied bool) 
 	}
 	res := &p.Res
 	reset := min(res.ResetAfter, math.MaxInt64/2)
-	// The four values share one string and one array, because this runs for each
-	// request.
+	// The four values share one string and one array, because this runs for each request.
 	var room [96]byte
 	var ends [4]int
 	b := strconv.AppendInt(room[:0], res.Limit, 10)
@@ -123,9 +118,8 @@ func (g *middleware) publishNarrowest(h http.Header, p *gate.Part, denied bool) 
 	}
 }
 
-// publishedRemaining returns the units left under the narrowest limit of a
-// middleware around this one. ok is false if that sent no fields of its narrowest
-// limit.
+// publishedRemaining returns the units left under the narrowest limit of a middleware around this one. ok is false if
+// that sent no fields of its narrowest limit.
 func publishedRemaining(h http.Header) (left int64, ok bool) {
 	if v := h[fieldRemaining]; len(v) > 0 {
 		left, err := strconv.ParseInt(v[0], 10, 64)
@@ -143,9 +137,8 @@ func publishedRemaining(h http.Header) (left int64, ok bool) {
 	return left, err == nil && len(limits) > 0
 }
 
-// publishDenial sets the fields of a denial. RateLimit has only the limit that
-// denied, because the draft forbids a t that ends after Retry-After. Items of
-// middleware around this one are removed for the same reason; only their
+// publishDenial sets the fields of a denial. RateLimit has only the limit that denied, because the draft forbids a t
+// that ends after Retry-After. Items of middleware around this one are removed for the same reason; only their
 // RateLimit-Policy stays.
 func (g *middleware) publishDenial(h http.Header, parts []gate.Part, denied int, retry int64) {
 	withdraw(h)
@@ -187,8 +180,7 @@ func publishShadow(h http.Header, name string) {
 	}
 }
 
-// published returns the item of the part's policy, or nil if the response must not
-// have it.
+// published returns the item of the part's policy, or nil if the response must not have it.
 func (g *middleware) published(p *gate.Part) *policyItem {
 	if p.Passed || !holds(p.Res.Source) {
 		return nil
@@ -203,15 +195,13 @@ func (g *middleware) published(p *gate.Part) *policyItem {
 	return nil
 }
 
-// holds reports whether an answer follows from the fleet's limit. A decision
-// without Redis, or by a switch, does not. With SourceUnknown the figures are
-// unknown, but the limit holds.
+// holds reports whether an answer follows from the fleet's limit. A decision without Redis, or by a switch, does not.
+// With SourceUnknown the figures are unknown, but the limit holds.
 func holds(s hybridlimit.Source) bool {
 	return s != hybridlimit.SourceFallback && s != hybridlimit.SourceTimeout && s != hybridlimit.SourceSwitch
 }
 
-// addField appends lines to a field. It copies existing lines, because another
-// middleware owns them.
+// addField appends lines to a field. It copies existing lines, because another middleware owns them.
 func addField(h http.Header, name string, lines []string) {
 	have := h[name]
 	if len(have) == 0 {
@@ -221,21 +211,13 @@ func addField(h http.Header, name string, lines []string) {
 	h[name] = append(have[:len(have):len(have)], lines...)
 }
 
-// retryAfter returns Retry-After in seconds, rounded up, with jitter, and at least
-// 1. It returns 0 if waiting does not help.
+// retryAfter returns Retry-After in seconds, rounded up, with jitter, and at least 1. It returns 0 if waiting does not
+// help.
 func (g *middleware) retryAfter(res *hybridlimit.Result) int64 {
 	if res.RetryAfter == hybridlimit.Never {
 		return 0
 	}
-	after := res.RetryAfter
-	if g.cfg.Jitter > 0 {
-		more := g.cfg.Jitter * rand.Float64() * float64(after)
-		after += time.Duration(min(more, float64(math.MaxInt64/2)))
-		if after < 0 {
-			after = math.MaxInt64 - 1
-		}
-	}
-	return max(1, ratelimitheader.Seconds(after))
+	return max(1, ratelimitheader.Seconds(gate.Longer(res.RetryAfter, g.cfg.Jitter)))
 }
 
 // ceilUnix returns the Unix time in seconds, rounded up.

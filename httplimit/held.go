@@ -10,11 +10,10 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// held makes the request hold its permits until its handler returns, or until its
-// connection is closed if the handler takes it over (http.Hijacker). It returns the
-// handler's writer, which is w unless its connection can be taken over. Call end when
-// the handler has returned, also after a panic: then nobody may be left to close the
-// connection, and the permits are released.
+// held makes the request hold its permits until its handler returns, or until its connection is closed if the handler
+// takes it over (http.Hijacker). It returns the handler's writer, which is w unless its connection can be taken over.
+// Call end when the handler has returned, also after a panic: then nobody may be left to close the connection, and the
+// permits are released.
 func held(w http.ResponseWriter, permits []hybridlimit.Permit) (own http.ResponseWriter, end func(panics bool)) {
 	release := func() {
 		for _, p := range permits {
@@ -32,8 +31,7 @@ func held(w http.ResponseWriter, permits []hybridlimit.Permit) (own http.Respons
 	}
 }
 
-// hijackable reports whether a handler can take the connection over, as
-// http.ResponseController would.
+// hijackable reports whether a handler can take the connection over, as http.ResponseController would.
 func hijackable(w http.ResponseWriter) bool {
 	for {
 		if _, ok := w.(http.Hijacker); ok {
@@ -47,8 +45,8 @@ func hijackable(w http.ResponseWriter) bool {
 	}
 }
 
-// hijackWriter is the ResponseWriter of a request that holds permits. It has the other
-// methods of a connection of HTTP/1, so that handlers find them.
+// hijackWriter is the ResponseWriter of a request that holds permits. It has the other methods of a connection of
+// HTTP/1, so that handlers find them.
 type hijackWriter struct {
 	http.ResponseWriter
 	release func()
@@ -96,6 +94,5 @@ func (c *heldConn) Close() error {
 	return c.Conn.Close()
 }
 
-// NetConn returns the connection below, as that of tls.Conn does. The permits stay held
-// until Close.
+// NetConn returns the connection below, as that of tls.Conn does. The permits stay held until Close.
 func (c *heldConn) NetConn() net.Conn { return c.Conn }

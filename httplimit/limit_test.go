@@ -21,7 +21,7 @@ func TestItemsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := newLimit(0, Limit{Limiter: l}, gate.Limit{Limiter: l})
+	made, _ := newLimit(0, Limit{Limiter: l}, &gate.Limit{Limiter: l})
 	for i := 1; i <= keys; i++ {
 		it := made.item(&gate.Part{Key: fmt.Sprint(i)}, nil)
 		if want := fmt.Sprintf(`"api";q=%d;w=60`, i); it.Policy != want {

@@ -1,26 +1,31 @@
 package httplimit
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
 	"net/http"
+	"strconv"
+	"sync/atomic"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/gate"
+	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
 
-// New returns a middleware that applies all limits to each request, and then asks
-// Config.Shedder. Its error
+// New returns a middleware that applies all limits to each request, and then asks Config.Shedder. Its error
 // (ErrInvalid) lists everything wrong with the arguments.
 //
-// A request that meets the same limit twice in a chain of handlers counts once: with its
-// largest cost. Limits are the same if they have the same Limiter, name and key, and the
-// request the same class and the same limit of Limit.Of. The request is known by its
-// context, so requests that a handler makes from it for other handlers count as that one.
-// Middleware that replaces the context makes a request count twice. A handler gets a copy
-// of the request (WithContext) if a limiter or the Shedder stands in two or more places; a
-// middleware has one place for each handler that it wraps. Middleware around it then does
-// not see what the handler sets in the request, such as Request.Pattern.
+// A request that meets the same limit twice in a chain of handlers counts once: with its largest cost. Limits are the
+// same if they have the same Limiter, name and key, and the request the same class and the same limit of Limit.Of. The
+// request is known by its context, so requests that a handler makes from it for other handlers count as that one.
+// Middleware that replaces the context makes a request count twice. A handler gets a copy of the request (WithContext)
+// if a limiter or the Shedder stands in two or more places; a middleware has one place for each handler that it wraps.
+// Middleware around it then does not see what the handler sets in the request, such as Request.Pattern.
 //
-// The handlers are safe for concurrent use and start no goroutines. docs/http.md
-// has the time that a limit adds to a request.
+// The handlers are safe for concurrent use and start no goroutines. docs/http.md has the time that a limit adds to a
+// request.
 func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 	shared, err := checked(cfg, limits)
 	if err != nil {
@@ -30,8 +35,9 @@ func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 		cfg.Denied = Problem
 	}
 	g := &middleware{
-		cfg:    cfg,
-		limits: make([]*limit, len(limits)),
+		cfg:     cfg,
+		limits:  make([]*limit, len(limits)),
+		readers: make([]gate.Reader[*http.Request], len(limits)),
 		gate: gate.New(gate.HTTP, shared, cfg.Shedder, cfg.Failure == FailOpen, gate.NewLog(cfg.Logger, gate.Names{
 			Package: "httplimit",
 			Request: "request",
@@ -40,7 +46,7 @@ func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 		})),
 	}
 	for at, i := range gate.Order(shared) {
-		g.limits[at] = newLimit(i, limits[i], shared[i])
+		g.limits[at], g.readers[at] = newLimit(i, limits[i], &shared[i])
 	}
 	return func(next http.Handler) http.Handler {
 		g.gate.Stands()
@@ -50,9 +56,10 @@ func New(cfg Config, limits ...Limit) (func(http.Handler) http.Handler, error) {
 
 // middleware is the state of one middleware.
 type middleware struct {
-	cfg    Config
-	limits []*limit // in the order in which they are asked
-	gate   *gate.Gate
+	cfg     Config
+	limits  []*limit                     // in the order in which they are asked
+	readers []gate.Reader[*http.Request] // of limits, by index
+	gate    *gate.Gate
 }
 
 func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -66,7 +73,7 @@ func (g *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	var room [gate.FewParts]gate.Part
 	around := g.gate.Around(r.Context())
-	parts, err := g.partsOf(r, class, around, room[:0])
+	parts, err := gate.PartsOf(r.Context(), r, g.readers, g.cfg.Class != nil, class, around, room[:0], ErrNoLimit)
 	if err != nil {
 		g.withoutKey(w, r, class, around, next, err)
 		return
@@ -112,39 +119,163 @@ func (g *middleware) pass(w http.ResponseWriter, r *http.Request, next http.Hand
 	next.ServeHTTP(w, r)
 }
 
-// partsOf appends a part for each limit that applies to the request and has a cost
-// other than 0, less the units for which middleware around counted it.
-// It returns ErrNoLimit or ErrNoKey if a key is missing.
-func (g *middleware) partsOf(r *http.Request, class string, around *gate.Mark, parts []gate.Part) ([]gate.Part, error) {
-	applied := false
-	for i, l := range g.limits {
-		key, n := l.key(r), int64(1)
-		if key == "" {
-			if l.required {
-				return parts, l.missing
-			}
-			continue
-		}
-		applied = true
-		if l.cost != nil {
-			if n = l.cost(r); n == 0 {
-				continue
-			}
-		}
-		p := gate.Part{Limit: &l.Limit, Index: i, Key: key, N: n}
-		if l.of != nil {
-			p.Given, p.GivenOK = l.of(r)
-		}
-		if g.cfg.Class != nil {
-			p.View = l.Class(class)
-		}
-		if !around.Rest(&p) {
-			continue
-		}
-		parts = append(parts, p)
+// NoKey is the answer to a request without a key. A request has no key if every Limit.Key returns "" (ErrNoLimit), or
+// if the Key of a Required limit does (ErrNoKey). NoKey is NoKeyDeny, NoKeyPass, or a status of 400 to 599:
+//
+//	httplimit.Config{NoKey: http.StatusUnauthorized}
+type NoKey int
+
+// The answers other than a status.
+const (
+	// NoKeyDeny answers 429, without Retry-After. It is the zero value because a client can often leave out its key; if
+	// such a request were admitted, the client would have no limit. The status is not a 5xx, because the server works
+	// and any client can cause this answer.
+	NoKeyDeny NoKey = 0
+	// NoKeyPass passes the request without a limit, to the Shedder if there is one and to the handler. It is for keys
+	// that a client cannot leave out. It contradicts a Required limit, so New returns an error for both.
+	NoKeyPass NoKey = 1
+)
+
+// String returns "deny", "pass" or the status.
+func (k NoKey) String() string {
+	switch k {
+	case NoKeyDeny:
+		return "deny"
+	case NoKeyPass:
+		return "pass"
 	}
-	if !applied && len(g.limits) > 0 {
-		return parts, ErrNoLimit
+	return strconv.Itoa(int(k))
+}
+
+// valid reports whether k is NoKeyDeny, NoKeyPass, or a status of 400 to 599.
+func (k NoKey) valid() bool {
+	return k == NoKeyDeny || k == NoKeyPass || k >= 400 && k <= 599
+}
+
+// status returns the status of an answer other than NoKeyPass.
+func (k NoKey) status() int {
+	if k == NoKeyDeny {
+		return http.StatusTooManyRequests
 	}
-	return parts, nil
+	return int(k)
+}
+
+// The failures of requests for which no limiter was asked.
+var (
+	// ErrNoLimit is the failure of a request to which no limit applies: every Key returned "", and Skip did not exempt
+	// the request.
+	ErrNoLimit = errors.New("httplimit: no limit applies to the request")
+	// ErrNoKey is the failure of a request if the Key of a Required limit returned "".
+	ErrNoKey = errors.New("httplimit: a required limit has no key for the request")
+)
+
+// withoutKey answers a request without a key according to Config.NoKey.
+func (g *middleware) withoutKey(w http.ResponseWriter, r *http.Request, class string, around *gate.Mark, next http.Handler, err error) {
+	g.logNoKey(r, err)
+	if g.cfg.NoKey == NoKeyPass {
+		if g.cfg.Shedder != nil && !around.Placed(g.cfg.Shedder) {
+			permit, ok := g.place(w, r, class, nil)
+			if !ok {
+				return
+			}
+			defer permit.Release()
+		}
+		g.pass(w, r, next, nil)
+		return
+	}
+	g.refuse(w, r, g.cfg.NoKey.status(), err)
+}
+
+// logNoKey logs a request without a key. With NoKeyPass the level is Debug, because the Config asks for such requests
+// to be admitted.
+func (g *middleware) logNoKey(r *http.Request, err error) {
+	level := slog.LevelWarn
+	if g.cfg.NoKey == NoKeyPass {
+		level = slog.LevelDebug
+	}
+	route := r.Pattern
+	if route == "" {
+		route = r.URL.Path
+	}
+	g.gate.Log.NoKey(r.Context(), level, "err", err,
+		"method", gate.Shortened(r.Method), "route", gate.Shortened(route), "answer", g.cfg.NoKey.String(),
+		"remedy", "exempt the request in Config.Skip, return a key for it in Limit.Key (Pattern(nil) has one only inside a ServeMux), or set Config.NoKey")
+}
+
+// limit is a Limit of a middleware.
+type limit struct {
+	*gate.Limit
+	describer hybridlimit.Describer // nil: the limiter does not describe its policy
+	bucket    string
+
+	written atomic.Pointer[[]*policyItem] // a cache of at most maxItems
+}
+
+// newLimit returns the limit for limits[i], which is l, and what reads requests for it. shared is its part that does not
+// depend on HTTP.
+func newLimit(i int, l Limit, shared *gate.Limit) (*limit, gate.Reader[*http.Request]) {
+	made := &limit{Limit: shared, bucket: l.Bucket}
+	made.describer, _ = l.Limiter.(hybridlimit.Describer)
+	reads := gate.Reader[*http.Request]{Limit: shared}
+	reads.Key = func(_ context.Context, r *http.Request) string { return l.Key(r) }
+	if l.Cost != nil {
+		reads.Cost = func(_ context.Context, r *http.Request) int64 { return l.Cost(r) }
+	}
+	if l.Of != nil {
+		reads.Of = func(_ context.Context, r *http.Request) (hybridlimit.Limit, bool) { return l.Of(r) }
+	}
+	if l.Required {
+		reads.NoKey = shared.Missing(i, ErrNoKey)
+	}
+	return made, reads
+}
+
+// policyItem is an item of RateLimit-Policy, with the policy that it describes.
+type policyItem struct {
+	ratelimitheader.Item
+	policy hybridlimit.Policy
+	secret bool // not published
+}
+
+// maxItems bounds the cached items of a limit. With LimitFor there is one per tier. Further items are formatted for
+// each request.
+const maxItems = 16
+
+// item returns the item for a part, from the cache if possible. Without a describer it uses the Result, and returns nil
+// if that has no figures. given is the limit that came with the request, or nil.
+func (l *limit) item(part *gate.Part, given *hybridlimit.Limit) *policyItem {
+	var p hybridlimit.Policy
+	describer, res := l.describer, &part.Res
+	if of, ok := part.View.(hybridlimit.Describer); ok {
+		describer = of
+	}
+	switch {
+	case describer != nil:
+		p = describer.Policy(part.Key)
+	case res.Source == hybridlimit.SourceUnknown:
+		return nil
+	default: // only the quota is known: Period 0 gives no window
+		p = hybridlimit.Policy{Name: res.Policy, Limit: hybridlimit.Limit{Rate: res.Limit}}
+	}
+	if given != nil {
+		p.Limit = *given
+	}
+	have := l.written.Load()
+	if have != nil {
+		for _, it := range *have {
+			if it.policy == p {
+				return it
+			}
+		}
+	}
+	it := newPolicyItem(p, cmp.Or(l.Name, p.Name, gate.DefaultName))
+	if have == nil || len(*have) < maxItems {
+		var more []*policyItem
+		if have != nil {
+			more = append(more, *have...)
+		}
+		more = append(more, it)
+		l.written.CompareAndSwap(have, &more) // a lost race only costs another formatting
+	}
+	return it
 }

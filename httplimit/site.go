@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/gate"
 	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
 
@@ -56,8 +57,8 @@ type taken struct {
 	step time.Duration // the delay that it caused for later requests
 }
 
-// slot counts a request and returns its wait. A request with a wait above most does
-// not wait for its slot: it takes a unit, but delays no other request.
+// slot counts a request and returns its wait. A request with a wait above most does not wait for its slot: it takes a
+// unit, but delays no other request.
 func (s *site) slot(now time.Time, slowBelow float64, most time.Duration) slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,14 +88,13 @@ func (s *site) slot(now time.Time, slowBelow float64, most time.Duration) slot {
 		mine.n++
 	}
 	if empty { // spreads the requests that wait for the end of a window
-		mine.wait = plus(mine.wait, jitter(mine.wait))
+		mine.wait = gate.Spread(mine.wait)
 	}
 	return mine
 }
 
-// leave returns the slot of a request: its time, and also its units if the request
-// is not sent. Requests behind it keep their times. A later request may be sent at
-// the same time as one of them.
+// leave returns the slot of a request: its time, and also its units if the request is not sent. Requests behind it keep
+// their times. A later request may be sent at the same time as one of them.
 func (s *site) leave(mine *slot, sent bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,9 +112,8 @@ func (s *site) leave(mine *slot, sent bool, now time.Time) {
 // over reports whether the window and all its spread requests are in the past.
 func (w *window) over(now time.Time) bool { return !now.Before(w.ends) && !now.Before(w.next) }
 
-// turn returns the time at which to send the next request. If few units are left,
-// requests are spread over the window. If none is left, they follow after the
-// window, at the policy's rate if known.
+// turn returns the time at which to send the next request. If few units are left, requests are spread over the window.
+// If none is left, they follow after the window, at the policy's rate if known.
 func (w *window) turn(now time.Time, slowBelow float64) time.Time {
 	switch {
 	case w.left < 1:
@@ -125,14 +124,12 @@ func (w *window) turn(now time.Time, slowBelow float64) time.Time {
 	return now
 }
 
-// scarce reports whether fewer units are left than the fraction slowBelow of the
-// quota.
+// scarce reports whether fewer units are left than the fraction slowBelow of the quota.
 func (w *window) scarce(slowBelow float64) bool {
 	return float64(w.left) < slowBelow*float64(w.quota)
 }
 
-// book takes the next turn and returns the delay that this causes for the turn
-// after it.
+// book takes the next turn and returns the delay that this causes for the turn after it.
 func (w *window) book(now time.Time, slowBelow float64) (step time.Duration) {
 	at := w.turn(now, slowBelow)
 	switch {
@@ -194,9 +191,8 @@ func (t *Transport) observe(s *site, seq uint64, resp *http.Response) (a answer)
 	return a
 }
 
-// block holds up all requests until a time; it never shortens an earlier block. It
-// replaces all windows, and RateLimit fields in responses to requests up to seq
-// are ignored afterwards.
+// block holds up all requests until a time; it never shortens an earlier block. It replaces all windows, and RateLimit
+// fields in responses to requests up to seq are ignored afterwards.
 func (s *site) block(until time.Time, seq uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,9 +203,9 @@ func (s *site) block(until time.Time, seq uint64) {
 	s.windows = nil
 }
 
-// note updates the window of a policy from the response to request number seq. The
-// server may not have counted the requests sent after that one, so note subtracts
-// them. It ignores a response to an older request than the last one noted.
+// note updates the window of a policy from the response to request number seq. The server may not have counted the
+// requests sent after that one, so note subtracts them. It ignores a response to an older request than the last one
+// noted.
 func (s *site) note(l ratelimitheader.ServiceLimit, policies []ratelimitheader.QuotaPolicy, seq uint64, now time.Time) {
 	var policy ratelimitheader.QuotaPolicy
 	for _, p := range policies {
@@ -252,10 +248,9 @@ func (s *site) note(l ratelimitheader.ServiceLimit, policies []ratelimitheader.Q
 // maxSeconds is the longest time.Duration, in whole seconds.
 const maxSeconds = int64(1<<63-1) / int64(time.Second)
 
-// retryAfterOf returns the wait of Retry-After, in seconds or as a date. A date is
-// compared with the server's Date if there is one, else with now. Too many seconds
-// for a time.Duration are cut to maxSeconds. It returns 0 and false if there is no
-// Retry-After or if it is in the past.
+// retryAfterOf returns the wait of Retry-After, in seconds or as a date. A date is compared with the server's Date if
+// there is one, else with now. Too many seconds for a time.Duration are cut to maxSeconds. It returns 0 and false if
+// there is no Retry-After or if it is in the past.
 func retryAfterOf(h http.Header, now time.Time) (time.Duration, bool) {
 	text := strings.TrimSpace(h.Get(fieldRetryAfter))
 	n, err := strconv.ParseInt(text, 10, 64) // out of range, n is the nearest int64
@@ -273,8 +268,7 @@ func retryAfterOf(h http.Header, now time.Time) (time.Duration, bool) {
 	return after, after > 0
 }
 
-// stale reports whether a response comes from a cache: whether its Age is positive,
-// even if too large for an int64.
+// stale reports whether a response comes from a cache: whether its Age is positive, even if too large for an int64.
 func stale(h http.Header) bool {
 	age, err := strconv.ParseInt(h.Get("Age"), 10, 64) // out of range, age is the nearest int64
 	return (err == nil || errors.Is(err, strconv.ErrRange)) && age > 0

@@ -18,37 +18,30 @@ import (
 type TransportConfig struct {
 	// Base sends the requests. Nil: http.DefaultTransport.
 	Base http.RoundTripper
-	// MaxWait bounds the total wait of one request: before it is sent, between its
-	// retries, and while the bodies of refusals are read. The request's context
-	// bounds it too. Zero: 30 s. Negative: no request waits or is retried.
+	// MaxWait bounds the total wait of one request: before it is sent, between its retries, and while the bodies of
+	// refusals are read. The request's context bounds it too. Zero: 30 s. Negative: no request waits or is retried.
 	MaxWait time.Duration
 	// MaxRetries bounds the retries of one request. Zero: 3. Negative: no retries.
 	MaxRetries int
-	// Backoff is used for a refusal without Retry-After: the wait before the first
-	// retry is random, from 0 to Backoff. The bound doubles with each retry. Zero:
-	// 500 ms.
+	// Backoff is used for a refusal without Retry-After: the wait before the first retry is random, from 0 to Backoff.
+	// The bound doubles with each retry. Zero: 500 ms.
 	Backoff time.Duration
-	// SlowBelow is a fraction of the quota, at most 1. If fewer units are left,
-	// requests are spread over the rest of the window. Zero: 0.2. Negative:
-	// requests are held up only when no unit is left.
+	// SlowBelow is a fraction of the quota, at most 1. If fewer units are left, requests are spread over the rest of
+	// the window. Zero: 0.2. Negative: requests are held up only when no unit is left.
 	SlowBelow float64
-	// MaxBlock bounds the effect of a Retry-After: after this time requests are
-	// sent again. Zero: 10 min.
+	// MaxBlock bounds the effect of a Retry-After: after this time requests are sent again. Zero: 10 min.
 	MaxBlock time.Duration
-	// Key groups the requests to one server, which is a scheme and a host:
-	// requests with the same key share the server's limits. Example: the user, if
-	// the program acts for many users. Nil or "": all requests to that server.
+	// Key groups the requests to one server, which is a scheme and a host: requests with the same key share the
+	// server's limits. Example: the user, if the program acts for many users. Nil or "": all requests to that server.
 	Key KeyFunc
-	// MaxKeys bounds the pairs of server and key in memory. The least recently
-	// used one is removed. Zero: 1000.
+	// MaxKeys bounds the pairs of server and key in memory. The least recently used one is removed. Zero: 1000.
 	MaxKeys int
 	// Logger receives a line per retry, at level Debug. Nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// Transport is an http.RoundTripper that keeps to the limits of servers. It reads
-// them from the response fields RateLimit, RateLimit-Policy and Retry-After, which
-// the middleware of this package sends.
+// Transport is an http.RoundTripper that keeps to the limits of servers. It reads them from the response fields
+// RateLimit, RateLimit-Policy and Retry-After, which the middleware of this package sends.
 //
 // A refusal is a response with status 429 or 503. A refusal with Retry-After holds
 // up all requests to that server (see TransportConfig.Key) for that time and up to
@@ -56,11 +49,9 @@ type TransportConfig struct {
 // same time. A request that cannot wait so long is not sent and fails with
 // *BusyError.
 //
-// RateLimit is a hint. If no unit is left, requests wait for the end of t. If few
-// units are left (SlowBelow), requests are spread over t. A request that cannot
-// wait so long is sent after MaxWait, or at once if its context would end before.
-// Transport ignores quotas in units other than requests, and the fields of a
-// response from a cache.
+// RateLimit is a hint. If no unit is left, requests wait for the end of t. If few units are left (SlowBelow), requests
+// are spread over t. A request that cannot wait so long is sent after MaxWait, or at once if its context would end
+// before. Transport ignores quotas in units other than requests, and the fields of a response from a cache.
 //
 // A refused request is retried if that is safe. Its body must be readable again
 // (GetBody). The status must be 429, which means that the request was not served,
@@ -71,14 +62,12 @@ type TransportConfig struct {
 // *BusyError, because the refusal is no longer available. Base handles failed
 // connections.
 //
-// Before a retry, Transport reads the refusal's body, so that the connection can
-// be used again. It does so only if Content-Length is at most 64 KB, and for at
-// most 100 ms.
+// Before a retry, Transport reads the refusal's body, so that the connection can be used again. It does so only if
+// Content-Length is at most 64 KB, and for at most 100 ms.
 //
-// Bounds keep a server from harming the client. Times that are too large to be added
-// count as the largest possible time. A response that a newer one has overtaken is
-// ignored, and so are fields of more than 8 KB or 64 items. Eight policies of each
-// server and key are remembered.
+// Bounds keep a server from harming the client. Times that are too large to be added count as the largest possible
+// time. A response that a newer one has overtaken is ignored, and so are fields of more than 8 KB or 64 items. Eight
+// policies of each server and key are remembered.
 //
 // A Transport starts no goroutines of its own and is safe for concurrent use.
 type Transport struct {
@@ -86,12 +75,10 @@ type Transport struct {
 	sites *gate.Recent[*site]
 }
 
-// BusyError means that a request was not sent, because its server accepts no
-// requests for longer than the request can wait. http.Client wraps it: use
-// errors.As.
+// BusyError means that a request was not sent, because its server accepts no requests for longer than the request can
+// wait. http.Client wraps it: use errors.As.
 type BusyError struct {
-	// RetryAfter is the time, from the error on, in which the server accepts no
-	// requests.
+	// RetryAfter is the time, from the error on, in which the server accepts no requests.
 	RetryAfter time.Duration
 }
 
@@ -100,8 +87,7 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("httplimit: the server accepts no requests for %v", e.RetryAfter.Round(time.Millisecond))
 }
 
-// NewTransport returns a Transport. Its error (ErrInvalid) lists everything wrong
-// with cfg.
+// NewTransport returns a Transport. Its error (ErrInvalid) lists everything wrong with cfg.
 func NewTransport(cfg TransportConfig) (*Transport, error) {
 	var bad hybridlimit.Violations
 	if !(cfg.SlowBelow <= 1) { // written so that NaN is a violation too
@@ -119,36 +105,27 @@ func NewTransport(cfg TransportConfig) (*Transport, error) {
 	if err := bad.Err("httplimit"); err != nil {
 		return nil, err
 	}
-	orDefault(&cfg.MaxWait, 30*time.Second)
-	orDefault(&cfg.MaxRetries, 3)
-	orDefault(&cfg.Backoff, 500*time.Millisecond)
-	orDefault(&cfg.SlowBelow, 0.2)
-	orDefault(&cfg.MaxBlock, 10*time.Minute)
-	orDefault(&cfg.MaxKeys, 1000)
+	gate.OrDefault(&cfg.MaxWait, 30*time.Second)
+	gate.OrDefault(&cfg.MaxRetries, 3)
+	gate.OrDefault(&cfg.Backoff, 500*time.Millisecond)
+	gate.OrDefault(&cfg.SlowBelow, 0.2)
+	gate.OrDefault(&cfg.MaxBlock, 10*time.Minute)
+	gate.OrDefault(&cfg.MaxKeys, 1000)
 	if cfg.Base == nil {
 		cfg.Base = http.DefaultTransport
 	}
 	return &Transport{cfg: cfg, sites: gate.NewRecent(cfg.MaxKeys, func() *site { return new(site) })}, nil
 }
 
-// orDefault sets a zero field to its default.
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// CloseIdleConnections calls the method of Base, if it has one. http.Client uses
-// it.
+// CloseIdleConnections calls the method of Base, if it has one. http.Client uses it.
 func (t *Transport) CloseIdleConnections() {
 	if b, ok := t.cfg.Base.(interface{ CloseIdleConnections() }); ok {
 		b.CloseIdleConnections()
 	}
 }
 
-// siteKey returns the key of the request's site. It contains the server, because
-// TransportConfig.Key groups the requests to one server.
+// siteKey returns the key of the request's site. It contains the server, because TransportConfig.Key groups the
+// requests to one server.
 func (t *Transport) siteKey(req *http.Request) string {
 	server := req.URL.Scheme + "://" + req.URL.Host
 	if t.cfg.Key == nil {
@@ -157,8 +134,7 @@ func (t *Transport) siteKey(req *http.Request) string {
 	return server + " " + t.cfg.Key(req) // unambiguous: a host has no space
 }
 
-// RoundTrip sends a request as soon as its server's limits allow. It retries a
-// refused request.
+// RoundTrip sends a request as soon as its server's limits allow. It retries a refused request.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	s := t.sites.Of(t.siteKey(req))
@@ -182,7 +158,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if !a.told {
 			delay = backoff(t.cfg.Backoff, try)
 		}
-		if delay > left || tooLate(ctx, delay) {
+		if delay > left || gate.TooLate(ctx, delay) {
 			return resp, nil
 		}
 		if out, err = again(req); err != nil {
@@ -201,8 +177,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// logger looks up the default logger at each call, because a program may set it
-// after NewTransport.
+// logger looks up the default logger at each call, because a program may set it after NewTransport.
 func (t *Transport) logger() *slog.Logger {
 	if t.cfg.Logger == nil {
 		return slog.Default()
@@ -210,71 +185,40 @@ func (t *Transport) logger() *slog.Logger {
 	return t.cfg.Logger
 }
 
-// enter waits until the site accepts a request, for at most the duration most. It
-// returns the request's number and the time waited.
+// enter waits until the site accepts a request, for at most the duration most. It returns the request's number and the
+// time waited.
 func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (seq uint64, waited time.Duration, err error) {
-	for {
-		if err := ctx.Err(); err != nil {
-			return 0, waited, err
-		}
-		now := time.Now()
-		if block := s.blocked(now); block > 0 {
-			if block > most-waited || tooLate(ctx, block) {
-				return 0, waited, &BusyError{RetryAfter: block}
-			}
-			if later := plus(block, jitter(block)); later <= most-waited && !tooLate(ctx, later) {
-				block = later
-			}
-			if err := gate.Sleep(ctx, block); err != nil {
-				return 0, waited, err
-			}
-			waited += block
-			continue // the block may have been extended meanwhile
-		}
-		patience := most - waited
-		if deadline, ok := ctx.Deadline(); ok {
-			patience = min(patience, deadline.Sub(now))
-		}
-		mine := s.slot(now, t.cfg.SlowBelow, patience)
-		wait := min(mine.wait, most-waited)
-		if mine.wait <= 0 {
-			return mine.seq, waited, nil
-		}
-		if wait <= 0 || tooLate(ctx, wait) {
-			s.leave(&mine, true, now)
-			return mine.seq, waited, nil
-		}
-		if err := gate.Sleep(ctx, wait); err != nil {
-			s.leave(&mine, false, time.Now())
-			return 0, waited, err
-		}
-		return mine.seq, waited + wait, nil
+	waited, busy, err := gate.Enter(ctx, most, s.blocked)
+	switch {
+	case err != nil:
+		return 0, waited, err
+	case busy > 0:
+		return 0, waited, &BusyError{RetryAfter: busy}
 	}
+	now, patience := time.Now(), most-waited
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, deadline.Sub(now))
+	}
+	mine := s.slot(now, t.cfg.SlowBelow, patience)
+	if mine.wait <= 0 {
+		return mine.seq, waited, nil
+	}
+	wait := min(mine.wait, most-waited)
+	if wait <= 0 || gate.TooLate(ctx, wait) {
+		s.leave(&mine, true, now)
+		return mine.seq, waited, nil
+	}
+	if err := gate.Sleep(ctx, wait); err != nil {
+		s.leave(&mine, false, time.Now())
+		return 0, waited, err
+	}
+	return mine.seq, waited + wait, nil
 }
 
-// jitter returns a random duration of up to a tenth of d.
-func jitter(d time.Duration) time.Duration { return time.Duration(rand.Float64() * 0.1 * float64(d)) }
-
-// plus returns the sum of two waits, or the longest time.Duration if the sum is
-// longer.
-func plus(a, b time.Duration) time.Duration {
-	if b > math.MaxInt64-a {
-		return math.MaxInt64
-	}
-	return a + b
-}
-
-// backoff returns a random wait from 0 to first·2ᵗʳʸ, or to half the longest
-// time.Duration if that is shorter.
+// backoff returns a random wait from 0 to first·2ᵗʳʸ, or to half the longest time.Duration if that is shorter.
 func backoff(first time.Duration, try int) time.Duration {
 	most := min(float64(first)*float64(uint64(1)<<min(try, 62)), math.MaxInt64/2)
 	return time.Duration(rand.Float64() * most)
-}
-
-// tooLate reports whether ctx ends before a wait is over.
-func tooLate(ctx context.Context, wait time.Duration) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && time.Until(deadline) < wait
 }
 
 // mayRepeat reports whether it is safe to retry a refused request.
@@ -288,8 +232,7 @@ func mayRepeat(req *http.Request, status int, told bool) bool {
 	return told && idempotent(req)
 }
 
-// idempotent reports whether a request is idempotent by RFC 9110, section 9.2.2, or
-// by an Idempotency-Key.
+// idempotent reports whether a request is idempotent by RFC 9110, section 9.2.2, or by an Idempotency-Key.
 func idempotent(req *http.Request) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
@@ -315,8 +258,8 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// Bounds on the part of a refusal's body that is read, in bytes and time. A
-// connection with a longer or slower body is closed.
+// Bounds on the part of a refusal's body that is read, in bytes and time. A connection with a longer or slower body is
+// closed.
 const (
 	maxDiscard  = 64 << 10
 	discardTime = 100 * time.Millisecond

@@ -30,8 +30,7 @@ type violation struct {
 	what hybridlimit.Violation
 }
 
-// Build makes a File from the values of a file, which a parser of any format has
-// read. Its errors are those of Parse.
+// Build makes a File from the values of a file, which a parser of any format has read. Its errors are those of Parse.
 func Build(name string, root Node) (*File, error) {
 	b := &builder{name: name}
 	f := &File{name: name, limiters: map[string]*limiter{}}
@@ -91,8 +90,7 @@ func (b *builder) object(field string, n Node, line int) bool {
 // plenty is the number of members up to which memory is made for all at once. A wrong file has many of one name.
 const plenty = 1 << 12
 
-// members returns the members of an object. Of duplicate names it returns the first,
-// and notes a violation.
+// members returns the members of an object. Of duplicate names it returns the first, and notes a violation.
 func (b *builder) members(field string, n Node) []Member {
 	first := make(map[string]int, min(len(n.Members), plenty))
 	kept := make([]Member, 0, min(len(n.Members), plenty))
@@ -195,8 +193,8 @@ func (b *builder) plans(field string, of Member, l *limiter) (limits []found) {
 	return limits
 }
 
-// mayBePlan reports whether a text can be the name of a plan. A limit has a slash or
-// spaces, or is "unlimited" or "blocked".
+// mayBePlan reports whether a text can be the name of a plan. A limit has a slash or spaces, or is "unlimited" or
+// "blocked".
 func mayBePlan(text string) bool {
 	_, err := hybridlimit.ParseLimit(text)
 	return err != nil && hybridlimit.CheckName(text)
@@ -252,8 +250,8 @@ func (b *builder) limit(field string, n Node) (limit hybridlimit.Limit, ok bool)
 	return limit, false
 }
 
-// problemOf returns the problem in an error of ParseLimit. Its first violation is of
-// the whole text, and others are details.
+// problemOf returns the problem in an error of ParseLimit. Its first violation is of the whole text, and others are
+// details.
 func problemOf(err error) string {
 	invalid, ok := errors.AsType[*hybridlimit.InvalidError](err)
 	if !ok {
@@ -266,8 +264,8 @@ func problemOf(err error) string {
 	return problem
 }
 
-// sameAlgorithm notes a violation for each limit that counts in another way than the
-// first. Limits that count nothing fit all others.
+// sameAlgorithm notes a violation for each limit that counts in another way than the first. Limits that count nothing
+// fit all others.
 func (b *builder) sameAlgorithm(limits []found) {
 	counts := limits[:0]
 	for _, f := range limits {
@@ -305,8 +303,7 @@ func choice[T fmt.Stringer](b *builder, field string, n Node, all []T) *T {
 	return nil
 }
 
-// under returns the name of a field inside another. A name that is no plain word is
-// quoted.
+// under returns the name of a field inside another. A name that is no plain word is quoted.
 func under(field, name string) string {
 	if !hybridlimit.CheckName(name) {
 		name = fmt.Sprintf("%q", abridged(name))

@@ -3,8 +3,12 @@ package limitfile
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
@@ -31,8 +35,7 @@ func (f *File) Name() string { return f.name }
 // Limiters returns the names of the limiters in the file, sorted.
 func (f *File) Limiters() []string { return slices.Sorted(maps.Keys(f.limiters)) }
 
-// Settings returns the settings of all limiters, by name, for Hub.SetSettings. The
-// maps are the caller's.
+// Settings returns the settings of all limiters, by name, for Hub.SetSettings. The maps are the caller's.
 func (f *File) Settings() map[string]hybrid.Settings {
 	all := make(map[string]hybrid.Settings, len(f.limiters))
 	for name, l := range f.limiters {
@@ -71,8 +74,8 @@ type entry struct {
 	Fallback string            `json:"fallback,omitempty"`
 }
 
-// String returns the content as JSON with sorted names. Parse reads it back, if it is
-// no longer than MaxSize. Files with equal texts have equal settings and plans.
+// String returns the content as JSON with sorted names. Parse reads it back, if it is no longer than MaxSize. Files
+// with equal texts have equal settings and plans.
 func (f *File) String() string {
 	all := make(map[string]entry, len(f.limiters))
 	for name, l := range f.limiters {
@@ -109,4 +112,55 @@ func (f *File) String() string {
 func text(l hybridlimit.Limit) string {
 	b, _ := l.MarshalText() // valid, because ParseLimit has returned it
 	return string(b)
+}
+
+// refused returns the error of a hub that has refused the settings of a file. It has the lines of the file, if the
+// error says which settings are wrong.
+func (f *File) refused(err error) error {
+	b := &builder{name: f.name}
+	for _, e := range parts(err) {
+		of, ok := errors.AsType[*hybrid.SettingsError](e)
+		invalid, known := errors.AsType[*hybridlimit.InvalidError](e)
+		l := (*limiter)(nil)
+		if ok && known {
+			l = f.limiters[of.Limiter]
+		}
+		if l == nil {
+			return fmt.Errorf("limitfile: %s: the limiters refuse the settings: %w", f.name, err)
+		}
+		for _, v := range invalid.Violations {
+			line, field := l.place(v.Field)
+			b.add(line, under(of.Limiter, field), v.Value, v.Problem)
+		}
+	}
+	return b.err()
+}
+
+// parts returns the errors that errors.Join has joined.
+func parts(err error) []error {
+	type joined interface {
+		error
+		Unwrap() []error
+	}
+	if all, ok := errors.AsType[joined](err); ok {
+		return all.Unwrap()
+	}
+	return []error{err}
+}
+
+// place returns the line and the name of a field of hybrid.Settings in the file.
+func (l *limiter) place(field string) (line int, name string) {
+	field, _ = strings.CutPrefix(field, "Settings.")
+	if quoted, ok := strings.CutPrefix(field, "Keys["); ok {
+		if prefix, err := strconv.QuotedPrefix(quoted); err == nil {
+			key, _ := strconv.Unquote(prefix)
+			return l.lines["keys."+key], under("keys", key)
+		}
+	}
+	head, _, _ := strings.Cut(field, ".")
+	name = strings.ToLower(head)
+	if line, ok := l.lines[name]; ok {
+		return line, name
+	}
+	return l.line, field
 }

@@ -11,12 +11,10 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// MaxSize is the length of the longest valid file, in bytes: 4 MiB. That is room for
-// about 100 000 keys.
+// MaxSize is the length of the longest valid file, in bytes: 4 MiB. That is room for about 100 000 keys.
 const MaxSize = 4 << 20
 
-// maxDepth is the deepest nesting that is read. A valid file has three objects inside
-// each other.
+// maxDepth is the deepest nesting that is read. A valid file has three objects inside each other.
 const maxDepth = 8
 
 // Parse reads a file in JSON. The name stands for the file in errors. The error is a
@@ -48,9 +46,9 @@ func Parse(name string, data []byte) (*File, error) {
 // bom is the byte order mark of UTF-8. Editors on Windows write it.
 const bom = "\ufeff"
 
-// CheckText returns an error for content that is no text of a file in any format:
-// empty, longer than MaxSize, with a NUL byte, or not UTF-8. It is for parsers of
-// other formats. A byte order mark of UTF-8 is accepted, and a parser should skip it.
+// CheckText returns an error for content that is no text of a file in any format: empty, longer than MaxSize, with a
+// NUL byte, or not UTF-8. It is for parsers of other formats. A byte order mark of UTF-8 is accepted, and a parser
+// should skip it.
 func CheckText(name string, data []byte) error {
 	var bad hybridlimit.Violations
 	switch at := firstInvalid(data); {
@@ -162,4 +160,56 @@ func (r *jsonReader) nested(n Node, open json.Delim, depth int) (Node, error) {
 	}
 	_, err := r.token()
 	return n, err
+}
+
+// Kind is the kind of a Node.
+type Kind uint8
+
+// The kinds.
+const (
+	// Object is a list of named members.
+	Object Kind = iota
+	// Text is a string.
+	Text
+	// Bool is true or false.
+	Bool
+	// Other is any other value, such as a number or an array. No field has one.
+	Other
+)
+
+// Node is a value in a file, with its place. Parsers of other formats than JSON make a tree of Nodes for Build. Names
+// may be duplicate and values may be invalid: Build reports them.
+type Node struct {
+	// Kind is the kind of the value.
+	Kind Kind
+	// Line is the number of the value's line, from 1.
+	Line int
+	// Text is the string of a Text, "true" or "false" of a Bool, and the value as written of an Other.
+	Text string
+	// Members are those of an Object, in the order of the file.
+	Members []Member
+}
+
+// Member is a named value in an Object.
+type Member struct {
+	// Name is the name. It is not empty in a valid file.
+	Name string
+	// Line is the number of the name's line, from 1.
+	Line int
+	// Value is the value.
+	Value Node
+}
+
+// asWritten is a value that an error quotes without quotation marks.
+type asWritten string
+
+// shown returns the value for an error.
+func (n Node) shown() any {
+	switch n.Kind {
+	case Object:
+		return asWritten("an object")
+	case Text:
+		return abridged(n.Text)
+	}
+	return asWritten(abridged(n.Text))
 }

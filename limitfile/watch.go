@@ -1,16 +1,21 @@
 package limitfile
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -18,28 +23,24 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/filepoll"
 )
 
-// Hub takes the settings of a file. *hybrid.Hub is one. A Hub of your own can set the
-// limits of other limiters.
+// Hub takes the settings of a file. *hybrid.Hub is one. A Hub of your own can set the limits of other limiters.
 type Hub interface {
-	// SetSettings replaces the settings of all limiters at once, by name. On an
-	// error it changes nothing.
+	// SetSettings replaces the settings of all limiters at once, by name. On an error it changes nothing.
 	SetSettings(all map[string]hybrid.Settings) error
 }
 
 // Config configures a Set. The zero Config is ready to use.
 type Config struct {
-	// Every is the time between two reads of the file. At least 100 ms. Each read
-	// costs the reading of the file and a SHA-256 of it. Zero: 2 s.
+	// Every is the time between two reads of the file. At least 100 ms. Each read costs the reading of the file and a
+	// SHA-256 of it. Zero: 2 s.
 	Every time.Duration
-	// Parse reads the content of the file. The name is the path. It must be a
-	// function of its arguments only. Nil: the function Parse of this package, for
-	// JSON.
+	// Parse reads the content of the file. The name is the path. It must be a function of its arguments only. Nil: the
+	// function Parse of this package, for JSON.
 	Parse func(name string, data []byte) (*File, error)
-	// MeterProvider receives the metrics of the file, listed in docs/metrics.md. The
-	// path is their attribute. Nil: no metrics, at no cost.
+	// MeterProvider receives the metrics of the file, listed in docs/metrics.md. The path is their attribute. Nil: no
+	// metrics, at no cost.
 	MeterProvider metric.MeterProvider
-	// Logger receives one line per change of the settings, and one per different
-	// error. Nil: slog.Default().
+	// Logger receives one line per change of the settings, and one per different error. Nil: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -100,15 +101,13 @@ type Set struct {
 	closeErr  error
 }
 
-// Watch reads a file, gives its settings to the hub, and starts a goroutine that does
-// the same after each change of the file. It fails if the file cannot be read, is not
-// valid, or is refused by the hub; then nothing has changed and no goroutine runs. A
-// read that takes longer than 10 s is an error.
+// Watch reads a file, gives its settings to the hub, and starts a goroutine that does the same after each change of the
+// file. It fails if the file cannot be read, is not valid, or is refused by the hub; then nothing has changed and no
+// goroutine runs. A read that takes longer than 10 s is an error.
 //
-// Make the limiters of the hub first. Settings that do not fit a limiter are then errors
-// of the file, and a log line names the limiters in the file that do not exist. A limiter
-// that is made later takes its settings from the file, or fails if they do not fit.
-// Close the Set before the hub.
+// Make the limiters of the hub first. Settings that do not fit a limiter are then errors of the file, and a log line
+// names the limiters in the file that do not exist. A limiter that is made later takes its settings from the file, or
+// fails if they do not fit. Close the Set before the hub.
 func Watch(path string, hub Hub, cfg Config) (*Set, error) {
 	if err := cfg.violations(path, hub).Err(pkg); err != nil {
 		return nil, err
@@ -195,8 +194,8 @@ func (s *Set) look() error {
 	return err
 }
 
-// apply gives the settings of new content to the hub. A hub that has refused them is
-// asked again with each poll, because its limiters may change.
+// apply gives the settings of new content to the hub. A hub that has refused them is asked again with each poll,
+// because its limiters may change.
 func (s *Set) apply(f *File, hash [sha256.Size]byte) error {
 	was := s.file.Load()
 	if was == nil || was.String() != f.String() {
@@ -214,8 +213,7 @@ func (s *Set) apply(f *File, hash [sha256.Size]byte) error {
 	return nil
 }
 
-// missing returns the limiters of a file that a hub does not have. A misspelled name has
-// no other effect.
+// missing returns the limiters of a file that a hub does not have. A misspelled name has no other effect.
 func missing(hub Hub, f *File) []string {
 	h, ok := hub.(interface{ Limiters() []*hybrid.Limiter })
 	if !ok {
@@ -250,8 +248,7 @@ func (s *Set) note(err error) {
 	}
 }
 
-// maxLogged is the number of different errors that are logged until the file is valid
-// again, and of names in a line.
+// maxLogged is the number of different errors that are logged until the file is valid again, and of names in a line.
 const maxLogged = 20
 
 // brief returns the attributes of an error: its first violations, and their number.
@@ -267,27 +264,24 @@ func brief(err error) []any {
 // File returns the content in force.
 func (s *Set) File() *File { return s.file.Load() }
 
-// Plan returns a plan of a limiter from the content in force. ok is false if there is
-// no such plan. It is for limits that a request brings: AllowLimit, and package
-// httplimit. It costs two lookups in maps.
+// Plan returns a plan of a limiter from the content in force. ok is false if there is no such plan. It is for limits
+// that a request brings: AllowLimit, and package httplimit. It costs two lookups in maps.
 func (s *Set) Plan(limiter, plan string) (limit hybridlimit.Limit, ok bool) {
 	return s.file.Load().Plan(limiter, plan)
 }
 
-// Err returns the error of the last read; nil: the file is in force as it was read. It
-// is for health checks.
+// Err returns the error of the last read; nil: the file is in force as it was read. It is for health checks.
 func (s *Set) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Close ends the goroutine and waits for it. From then on the hub gets no settings;
-// those in force stay. Close is idempotent.
+// Close ends the goroutine and waits for it. From then on the hub gets no settings; those in force stay. Close is
+// idempotent.
 //
-// A read from a file system that hangs cannot be interrupted, and a Parse neither. Close
-// waits a second for them and returns. Their goroutines end when they do, and change
-// nothing. There is at most one of each.
+// A read from a file system that hangs cannot be interrupted, and a Parse neither. Close waits a second for them and
+// returns. Their goroutines end when they do, and change nothing. There is at most one of each.
 func (s *Set) Close() error {
 	s.closeOnce.Do(func() {
 		s.cancel()
@@ -296,4 +290,77 @@ func (s *Set) Close() error {
 		s.closeErr = s.end()
 	})
 	return s.closeErr
+}
+
+// scope is the instrumentation scope of OpenTelemetry.
+const scope = "github.com/hybridlimit/hybridlimit/limitfile"
+
+// attrFile is the path of the file.
+const attrFile = attribute.Key("rate_limiting.config.file")
+
+// measure starts the metrics, and returns the function that ends them.
+func (s *Set) measure(provider metric.MeterProvider) (end func() error, err error) {
+	if provider == nil {
+		return func() error { return nil }, nil
+	}
+	m := provider.Meter(scope)
+	age, err1 := m.Float64ObservableGauge("rate_limiting.config.age", metric.WithUnit("s"),
+		metric.WithDescription("Time since the file was last read and found to be the one in force; it grows while the file is missing or invalid."))
+	failures, err2 := m.Int64ObservableCounter("rate_limiting.config.errors", metric.WithUnit("{error}"),
+		metric.WithDescription("Reads of the file that failed, or found invalid settings."))
+	var reg metric.Registration
+	err = cmp.Or(err1, err2)
+	if err == nil {
+		of := metric.WithAttributeSet(attribute.NewSet(attrFile.String(s.path)))
+		reg, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+			s.mu.Lock()
+			good, errs := s.good, s.errs
+			s.mu.Unlock()
+			o.ObserveFloat64(age, time.Since(good).Seconds(), of)
+			o.ObserveInt64(failures, errs, of)
+			return nil
+		}, age, failures)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("limitfile: Config.MeterProvider: %w", err)
+	}
+	return reg.Unregister, nil
+}
+
+// readFile reads a file of at most MaxSize bytes. It refuses all that is no regular file before it opens it: opening a
+// pipe waits for a writer.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("limitfile: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("limitfile: %w", &fs.PathError{Op: "read", Path: path, Err: errors.New("is not a regular file, but " + describe(info.Mode()))})
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("limitfile: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("limitfile: %w", err)
+	case len(data) > MaxSize:
+		var bad hybridlimit.Violations
+		bad.Add(path+":1", asWritten("the file"), fmt.Sprintf("is longer than %d bytes", MaxSize))
+		return nil, bad.Err(pkg)
+	}
+	return data, nil
+}
+
+// describe names a kind of file.
+func describe(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "a directory"
+	case m&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	}
+	return "of mode " + m.String()
 }

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/rls/internal/rules"
@@ -18,8 +20,7 @@ func (c *call) answer(req *pb.RateLimitRequest) *pb.RateLimitResponse {
 	return compose(req, c.verdicts, &c.s.options)
 }
 
-// small has the messages of a response of up to two descriptors. One allocation is
-// cheaper than one for each message.
+// small has the messages of a response of up to two descriptors. One allocation is cheaper than one for each message.
 type small struct {
 	response pb.RateLimitResponse
 	statuses [2]pb.RateLimitResponse_DescriptorStatus
@@ -29,9 +30,8 @@ type small struct {
 	headerAt [3]*core.HeaderValue
 }
 
-// compose makes a response of verdicts, one for each descriptor. It is a function of its
-// arguments and of the clock: the count of a fixed window that was not used yet says
-// nothing about the end of the window.
+// compose makes a response of verdicts, one for each descriptor. It is a function of its arguments and of the clock:
+// the count of a fixed window that was not used yet says nothing about the end of the window.
 func compose(req *pb.RateLimitRequest, verdicts []verdict, o *Options) *pb.RateLimitResponse {
 	var statuses []pb.RateLimitResponse_DescriptorStatus
 	var resets []durationpb.Duration
@@ -101,8 +101,8 @@ func (v *verdict) status(to *pb.RateLimitResponse_DescriptorStatus, reset *durat
 	}
 }
 
-// left returns the units left, as the protocol has them. A request for more units than
-// are left is over, and then no unit is left for the client.
+// left returns the units left, as the protocol has them. A request for more units than are left is over, and then no
+// unit is left for the client.
 func (v *verdict) left() uint32 {
 	if v.over {
 		return 0
@@ -110,8 +110,8 @@ func (v *verdict) left() uint32 {
 	return clamp(v.remaining)
 }
 
-// untilReset returns the seconds until the count is as unused. For a window whose end is
-// not known it uses the clock of this process.
+// untilReset returns the seconds until the count is as unused. For a window whose end is not known it uses the clock of
+// this process.
 func (v *verdict) untilReset() int64 {
 	if v.reset > 0 || v.algorithm != hybridlimit.AlgFixedWindow && v.algorithm != hybridlimit.AlgBlocked {
 		return v.reset
@@ -142,10 +142,9 @@ func (h *headers) add(name, value string) {
 	h.list = append(h.list, one)
 }
 
-// draft adds RateLimit and RateLimit-Policy, and Retry-After to a denial. The fields
-// leave out limits that do not hold for the fleet, and rules in shadow: the client need
-// not obey them. RateLimit of a denial has only limits that deny, because the draft
-// forbids a t that ends after Retry-After.
+// draft adds RateLimit and RateLimit-Policy, and Retry-After to a denial. The fields leave out limits that do not hold
+// for the fleet, and rules in shadow: the client need not obey them. RateLimit of a denial has only limits that deny,
+// because the draft forbids a t that ends after Retry-After.
 func (h *headers) draft(verdicts []verdict, denied, quota bool) {
 	var retry int64
 	forever := false
@@ -194,8 +193,8 @@ func (h *headers) draft(verdicts []verdict, denied, quota bool) {
 	}
 }
 
-// legacy adds the headers of envoyproxy/ratelimit, about the limit with the fewest units
-// left. In a denial that is the last limit that denies.
+// legacy adds the headers of envoyproxy/ratelimit, about the limit with the fewest units left. In a denial that is the
+// last limit that denies.
 func (h *headers) legacy(verdicts []verdict, statuses []*pb.RateLimitResponse_DescriptorStatus, o *Options) {
 	var least *pb.RateLimitResponse_DescriptorStatus
 	denied := false
@@ -217,4 +216,54 @@ func (h *headers) legacy(verdicts []verdict, statuses []*pb.RateLimitResponse_De
 	h.add(o.LimitHeader, strconv.FormatUint(uint64(least.GetCurrentLimit().GetRequestsPerUnit()), 10))
 	h.add(o.RemainingHeader, strconv.FormatUint(uint64(least.GetLimitRemaining()), 10))
 	h.add(o.ResetHeader, strconv.FormatInt(least.GetDurationUntilReset().GetSeconds(), 10))
+}
+
+// metadataOf returns the dynamic metadata, with the fields of envoyproxy/ratelimit.
+func metadataOf(req *pb.RateLimitRequest, verdicts []verdict, quota bool) *structpb.Struct {
+	descriptors := make([]*structpb.Value, 0, len(req.GetDescriptors()))
+	for _, d := range req.GetDescriptors() {
+		if d != nil {
+			descriptors = append(descriptors, structpb.NewStructValue(metadataOfDescriptor(d)))
+		}
+	}
+	fields := map[string]*structpb.Value{
+		"domain":      structpb.NewStringValue(req.GetDomain()),
+		"descriptors": listOf(descriptors),
+	}
+	if n := req.GetHitsAddend(); n != 0 {
+		fields["hitsAddend"] = structpb.NewNumberValue(float64(n))
+	}
+	var exceeded []*structpb.Value
+	enabled := false
+	for i := range verdicts {
+		v := &verdicts[i]
+		enabled = enabled || v.state == asked && v.quota
+		if v.over && !v.shadow && v.isQuota(quota) {
+			exceeded = append(exceeded, structpb.NewNumberValue(float64(i)))
+		}
+	}
+	if len(exceeded) > 0 {
+		fields["quotaModeViolations"] = listOf(exceeded)
+	}
+	fields["quotaModeEnabled"] = structpb.NewBoolValue(enabled)
+	return &structpb.Struct{Fields: fields}
+}
+
+func metadataOfDescriptor(d *ratelimit.RateLimitDescriptor) *structpb.Struct {
+	entries := make([]*structpb.Value, 0, len(d.GetEntries()))
+	for _, e := range d.GetEntries() {
+		entries = append(entries, structpb.NewStringValue(e.GetKey()+"="+e.GetValue()))
+	}
+	fields := map[string]*structpb.Value{"entries": listOf(entries)}
+	if d.GetLimit() != nil {
+		fields["limit"] = structpb.NewStringValue(d.GetLimit().String())
+	}
+	if n := d.GetHitsAddend(); n != nil {
+		fields["hitsAddend"] = structpb.NewNumberValue(float64(n.GetValue()))
+	}
+	return &structpb.Struct{Fields: fields}
+}
+
+func listOf(values []*structpb.Value) *structpb.Value {
+	return structpb.NewListValue(&structpb.ListValue{Values: values})
 }

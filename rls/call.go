@@ -48,8 +48,8 @@ const (
 	actGiveBack // a negative addend
 )
 
-// maxHits is the largest number of units that a descriptor takes; it is above every
-// limit of the protocol. The sum of all descriptors cannot overflow.
+// maxHits is the largest number of units that a descriptor takes; it is above every limit of the protocol. The sum of
+// all descriptors cannot overflow.
 const maxHits = 1 << 40
 
 var calls = sync.Pool{New: func() any { return new(call) }}
@@ -169,8 +169,8 @@ func (c *call) override(domain string, d *ratelimit.RateLimitDescriptor, p *part
 	return nil // decide finds the next limiter, which asks for the limit of each key
 }
 
-// replace takes out the rules that another rule of the request replaces by name. A rule
-// that is replaced itself replaces others too, as in envoyproxy/ratelimit.
+// replace takes out the rules that another rule of the request replaces by name. A rule that is replaced itself
+// replaces others too, as in envoyproxy/ratelimit.
 func (c *call) replace() {
 	names := map[string]bool{}
 	for i := range c.parts {

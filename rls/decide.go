@@ -11,10 +11,9 @@ import (
 // errFallback is the error of Options.FailError.
 var errFallback = errors.New("rls: Redis does not answer")
 
-// decide asks the limiters. Units are given back first. Then come the rules that are
-// only looked at, and then those that deny together: all are admitted or none. Rules in
-// shadow and quotas are asked last, each on its own. If a rule denies the request,
-// nothing is taken from the others.
+// decide asks the limiters. Units are given back first. Then come the rules that are only looked at, and then those
+// that deny together: all are admitted or none. Rules in shadow and quotas are asked last, each on its own. If a rule
+// denies the request, nothing is taken from the others.
 func (c *call) decide(ctx context.Context) error {
 	for i := range c.parts {
 		var err error
@@ -154,11 +153,10 @@ func allow(ctx context.Context, l *hybrid.Limiter, key string, n int64) (hybridl
 	return l.AllowN(ctx, key, n)
 }
 
-// exhaust takes the units that are left from a rule that has denied more of them, if
-// the units were used all the same: a rule in shadow and a quota deny nothing, and an
-// addend of the descriptor's own is in general the cost of a request that is over
-// (apply_on_stream_done in Envoy). Without this, a client whose every cost is above the
-// rest would never use the rest up. envoyproxy/ratelimit counts such units too.
+// exhaust takes the units that are left from a rule that has denied more of them, if the units were used all the same:
+// a rule in shadow and a quota deny nothing, and an addend of the descriptor's own is in general the cost of a request
+// that is over (apply_on_stream_done in Envoy). Without this, a client whose every cost is above the rest would never
+// use the rest up. envoyproxy/ratelimit counts such units too.
 func (c *call) exhaust(ctx context.Context, i int) error {
 	p, v := &c.parts[i], &c.verdicts[i]
 	if p.n < 2 || p.limiter == nil || v.remaining < 1 || !p.own && !v.shadow && !v.quota && !c.s.options.Shadow && !c.s.options.Quota {
@@ -175,8 +173,7 @@ func (c *call) exhaust(ctx context.Context, i int) error {
 	return nil
 }
 
-// look answers about a rule and takes nothing. With an addend of 0 the rule is over if
-// it has no unit left.
+// look answers about a rule and takes nothing. With an addend of 0 the rule is over if it has no unit left.
 func (c *call) look(ctx context.Context, i int) error {
 	p, v := &c.parts[i], &c.verdicts[i]
 	if p.limiter == nil {
@@ -199,8 +196,8 @@ func (c *call) look(ctx context.Context, i int) error {
 	return c.said(i, &res)
 }
 
-// blind answers about a rule that is neither in memory nor, without Redis, known
-// elsewhere: the key is as an unused one, unless the fallback denies everything.
+// blind answers about a rule that is neither in memory nor, without Redis, known elsewhere: the key is as an unused
+// one, unless the fallback denies everything.
 func (c *call) blind(i int) error {
 	p, v := &c.parts[i], &c.verdicts[i]
 	if c.s.options.FailError {

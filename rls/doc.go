@@ -1,9 +1,8 @@
-// Package rls is a rate limit service for Envoy (envoy.service.ratelimit.v3) on package
-// hybrid. It replaces github.com/envoyproxy/ratelimit and reads its
-// configuration files.
+// Package rls is a rate limit service for Envoy (envoy.service.ratelimit.v3) on package hybrid. It replaces
+// github.com/envoyproxy/ratelimit and reads its configuration files.
 //
-// The program hybridlimit-rls is this service with flags, health checks, metrics and
-// reloads: see README.md. Use the package to serve from a program of your own:
+// The program hybridlimit-rls is this service with flags, health checks, metrics and reloads: see README.md. Use the
+// package to serve from a program of your own:
 //
 //	set, err := rls.ParseRules(files, false)
 //	...
@@ -15,13 +14,11 @@
 //
 // # Decisions
 //
-// There is one limiter for each domain, algorithm and overshoot. The key is the path of the rule and
-// the values of the descriptor. A decision about a key in
-// use is made in memory, as package hybrid does. The first requests of a key ask Redis,
-// unless its rule has an overshoot.
+// There is one limiter for each domain, algorithm and overshoot. The key is the path of the rule and the values of the
+// descriptor. A decision about a key in use is made in memory, as package hybrid does. The first requests of a key ask
+// Redis, unless its rule has an overshoot.
 //
-// The rules of a request are admitted together or not at all: a denied request takes
-// nothing. There are exceptions:
+// The rules of a request are admitted together or not at all: a denied request takes nothing. There are exceptions:
 //
 //   - A rule with shadow_mode and a rule with quota_mode deny nothing. They are asked on
 //     their own, after the others, and count only requests that the others admit.
@@ -33,15 +30,13 @@
 //
 // In one request, two descriptors of one limit both take units.
 //
-// A limit in a descriptor replaces the rule, also its floor. Limits with different periods have counts of
-// their own. Limits with the same period share one, and used units stay used when the
-// limit changes.
+// A limit in a descriptor replaces the rule, also its floor. Limits with different periods have counts of their own.
+// Limits with the same period share one, and used units stay used when the limit changes.
 //
 // # Floors
 //
-// A rule with a floor has no limit of its own. It counts for the limit around it, and is
-// over when only its floor is left: a part of the burst that its calls leave to others.
-// See hybrid.Config.Classes.
+// A rule with a floor has no limit of its own. It counts for the limit around it, and is over when only its floor is
+// left: a part of the burst that its calls leave to others. See hybrid.Config.Classes.
 //
 //   - A floor is 0 to 0.5, rounded up to whole units. 0 is the limit itself. A domain has
 //     at most seven different floors above 0 for one algorithm and overshoot. Use few:
@@ -64,6 +59,6 @@
 //
 // # Without Redis
 //
-// A service decides without Redis, at the start and later, by the fallback of its
-// limiters: by default each replica gets its share of the limit. See Options.FailError.
+// A service decides without Redis, at the start and later, by the fallback of its limiters: by default each replica
+// gets its share of the limit. See Options.FailError.
 package rls

@@ -12,12 +12,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/rls/internal/rules"
 )
 
-// settleWithin bounds the time of a reload that other floors make longer. Calls of the
-// kinds whose floors change wait meanwhile. With a Redis that answers it takes some ms.
+// settleWithin bounds the time of a reload that other floors make longer. Calls of the kinds whose floors change wait
+// meanwhile. With a Redis that answers it takes some ms.
 const settleWithin = time.Second
 
-// floorsOf returns the floors of each kind of limiter that has rules, ascending. The
-// limiter itself has the floor 0.
+// floorsOf returns the floors of each kind of limiter that has rules, ascending. The limiter itself has the floor 0.
 func floorsOf(set *rules.Set) map[kind][]float64 {
 	all := map[kind][]float64{}
 	for _, r := range set.Rules() {
@@ -39,9 +38,8 @@ func className(floor float64) string {
 	return "floor-" + strconv.FormatFloat(floor, 'g', -1, 64)
 }
 
-// viewOf returns the view of a limiter for calls with a floor. A limiter that has no such
-// class gives the one with the largest floor: the floor was removed while the call was on
-// its way.
+// viewOf returns the view of a limiter for calls with a floor. A limiter that has no such class gives the one with the
+// largest floor: the floor was removed while the call was on its way.
 func viewOf(l *hybrid.Limiter, floor float64) *hybrid.Limiter {
 	if floor == 0 {
 		return l
@@ -49,8 +47,7 @@ func viewOf(l *hybrid.Limiter, floor float64) *hybrid.Limiter {
 	return l.ForClass(className(floor)).(*hybrid.Limiter)
 }
 
-// ofFloor returns the part of a limit that calls with a floor may use at once: that of
-// hybrid.Limiter.Policy.
+// ofFloor returns the part of a limit that calls with a floor may use at once: that of hybrid.Limiter.Policy.
 func ofFloor(limit hybridlimit.Limit, part float64) hybridlimit.Limit {
 	burst, floor := limit.BurstSize(), hybridlimit.Class{Floor: part}.Units(limit)
 	switch {
@@ -63,11 +60,10 @@ func ofFloor(limit hybridlimit.Limit, part float64) hybridlimit.Limit {
 	return limit
 }
 
-// withFloors gives the limiter of a kind these floors. The floors of a limiter do not
-// change, so another limiter of the same name takes its place. Before, the old one pays
-// the units that it owes and returns those that it has leased, so that the counts stay.
-// If ctx ends first, lost is the error that tells the units that Redis does not know of.
-// Calls of withFloors must not overlap.
+// withFloors gives the limiter of a kind these floors. The floors of a limiter do not change, so another limiter of the
+// same name takes its place. Before, the old one pays the units that it owes and returns those that it has leased, so
+// that the counts stay. If ctx ends first, lost is the error that tells the units that Redis does not know of. Calls of
+// withFloors must not overlap.
 func (ls *limiters) withFloors(ctx context.Context, k kind, floors []float64) (lost, err error) {
 	ls.mu.Lock()
 	have := ls.of[k]
@@ -90,8 +86,8 @@ func (ls *limiters) withFloors(ctx context.Context, k kind, floors []float64) (l
 	return lost, err
 }
 
-// successor returns the view that has taken the place of a closed one. It waits for it
-// while a reload replaces the limiter. It returns nil if there is none: the hub is closed.
+// successor returns the view that has taken the place of a closed one. It waits for it while a reload replaces the
+// limiter. It returns nil if there is none: the hub is closed.
 func (ls *limiters) successor(ctx context.Context, p *part) (*hybrid.Limiter, error) {
 	for {
 		ls.mu.RLock()
@@ -111,9 +107,8 @@ func (ls *limiters) successor(ctx context.Context, p *part) (*hybrid.Limiter, er
 	}
 }
 
-// renew finds the limiters of parts again after an error. It reports whether the parts
-// must be asked again, because a reload has closed a limiter: such an error has taken
-// nothing.
+// renew finds the limiters of parts again after an error. It reports whether the parts must be asked again, because a
+// reload has closed a limiter: such an error has taken nothing.
 func (c *call) renew(ctx context.Context, err *error, parts ...int) (again bool) {
 	if !errors.Is(*err, hybridlimit.ErrClosed) {
 		return false

@@ -14,8 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/rls/internal/rules"
 )
 
-// kind names a limiter: there is one for each domain, algorithm and overshoot. All keys
-// of its rules share it.
+// kind names a limiter: there is one for each domain, algorithm and overshoot. All keys of its rules share it.
 type kind struct {
 	domain    string
 	algorithm hybridlimit.Algorithm
@@ -42,16 +41,14 @@ func (k kind) name() string {
 	return strings.ReplaceAll(name, "+", "p")
 }
 
-// base returns the limit of a limiter. Each key has a limit of its own, so that this one
-// is of no key. All versions must agree on it. It is large enough for credit: otherwise
-// the hub would log a warning about it.
+// base returns the limit of a limiter. Each key has a limit of its own, so that this one is of no key. All versions
+// must agree on it. It is large enough for credit: otherwise the hub would log a warning about it.
 func (k kind) base() hybridlimit.Limit {
 	return hybridlimit.Limit{Algorithm: k.algorithm, Rate: 1000, Period: 364 * day}
 }
 
-// limiters makes the limiters of a hub. A limiter stays until the hub is closed, so that
-// a rule that comes back finds its counts. Only another set of floors replaces it: see
-// withFloors.
+// limiters makes the limiters of a hub. A limiter stays until the hub is closed, so that a rule that comes back finds
+// its counts. Only another set of floors replaces it: see withFloors.
 type limiters struct {
 	hub      *hybrid.Hub
 	cfg      hybrid.Config // of all limiters
@@ -106,8 +103,8 @@ func (ls *limiters) make(k kind, floors []float64) (*hybrid.Limiter, error) {
 	return l, nil
 }
 
-// askAgain makes the limiters of the given kinds ask for the limit of each key with its
-// next call. A key whose limit has not changed keeps its level.
+// askAgain makes the limiters of the given kinds ask for the limit of each key with its next call. A key whose limit
+// has not changed keeps its level.
 func (ls *limiters) askAgain(kinds map[kind]bool) error {
 	var errs []error
 	for k := range kinds {

@@ -2,13 +2,17 @@ package rls
 
 import (
 	"math"
+	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
-	// maxSeries bounds the names under which rules count. With detailed_metric and
-	// value_to_metric the values of requests make names.
+	// maxSeries bounds the names under which rules count. With detailed_metric and value_to_metric the values of
+	// requests make names.
 	maxSeries = 10_000
 	// maxDomains bounds the unknown domains that have a counter of their own.
 	maxDomains = 100
@@ -45,8 +49,8 @@ func newMetrics() *metrics {
 // rule returns the counters of a metric name.
 func (m *metrics) rule(name string) *ruleCounts { return m.rules.get(name) }
 
-// override returns the counters of the limits that requests to a domain bring. The
-// values of the requests make no series.
+// override returns the counters of the limits that requests to a domain bring. The values of the requests make no
+// series.
 func (m *metrics) override(domain string) *ruleCounts { return m.rules.get(domain + ".override") }
 
 // unknownDomain counts a request to a domain without rules.
@@ -124,4 +128,96 @@ func (s *counters) values() map[string]uint64 {
 	all := map[string]uint64{}
 	s.each(func(name string, v *atomic.Uint64) { all[name] = v.Load() })
 	return all
+}
+
+// Collector returns the metrics of the service for Prometheus, under the names that the exporter of
+// envoyproxy/ratelimit gives them. README.md lists them. The metrics of the limiters are those of the hub: see
+// hybrid.HubConfig.MeterProvider.
+func (s *Service) Collector() prometheus.Collector { return collector{s.metrics} }
+
+type collector struct{ m *metrics }
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+var (
+	descTotal  = describe("ratelimit_service_rate_limit_total_hits", "Units asked of a rule.", "domain", "key1", "key2")
+	descOver   = describe("ratelimit_service_rate_limit_over_limit", "Units that a rule denied.", "domain", "key1", "key2")
+	descNear   = describe("ratelimit_service_rate_limit_near_limit", "Units that a rule admitted above 80 % of its limit.", "domain", "key1", "key2")
+	descWithin = describe("ratelimit_service_rate_limit_within_limit", "Units that a rule admitted, or would have admitted if no other rule had denied.", "domain", "key1", "key2")
+	descShadow = describe("ratelimit_service_rate_limit_shadow_mode", "Units that a rule with shadow_mode would have denied.", "domain", "key1", "key2")
+
+	descUnknown = describe("ratelimit_service_rate_limit_domain_not_found", "Requests to a domain without rules.", "domain")
+	descWithout = describe("ratelimit_service_descriptors_without_rule", "Descriptors of a known domain that no rule matches.", "domain")
+
+	descRequests     = describe("ratelimit_service_total_requests", "Calls.", "grpc_method")
+	descErrors       = describe("ratelimit_service_should_rate_limit_error", "Calls of ShouldRateLimit that ended with an error.", "err_type")
+	descLoads        = describe("ratelimit_service_config_load_success", "Configurations that were put in force.")
+	descLoadErrors   = describe("ratelimit_service_config_load_error", "Configurations that were refused.")
+	descGlobalShadow = describe("ratelimit_service_global_shadow_mode", "Requests that only the global shadow mode admitted.")
+)
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descTotal, descOver, descNear, descWithin, descShadow, descUnknown, descWithout,
+		descRequests, descErrors, descLoads, descLoadErrors, descGlobalShadow,
+	} {
+		to <- d
+	}
+}
+
+// hitLabels are the labels of the counters of a rule. Levels below the second are added up, as in the exporter of
+// envoyproxy/ratelimit.
+type hitLabels struct{ domain, key1, key2 string }
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(to chan<- prometheus.Metric) {
+	emit := func(d *prometheus.Desc, v uint64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	sums := map[hitLabels]*[5]uint64{}
+	c.m.rules.each(func(name string, r *ruleCounts) {
+		l := labelsOf(name)
+		sum := sums[l]
+		if sum == nil {
+			sum = new([5]uint64)
+			sums[l] = sum
+		}
+		for i, v := range []uint64{r.total.Load(), r.over.Load(), r.near.Load(), r.within.Load(), r.shadow.Load()} {
+			sum[i] += v
+		}
+	})
+	for l, sum := range sums {
+		for i, d := range []*prometheus.Desc{descTotal, descOver, descNear, descWithin, descShadow} {
+			emit(d, sum[i], l.domain, l.key1, l.key2)
+		}
+	}
+	unknown := map[string]uint64{}
+	for domain, n := range c.m.unknown.values() {
+		unknown[strings.ToValidUTF8(domain, "_")] += n
+	}
+	for domain, n := range unknown {
+		emit(descUnknown, n, domain)
+	}
+	for domain, n := range c.m.without.values() {
+		emit(descWithout, n, strings.ToValidUTF8(domain, "_"))
+	}
+	emit(descRequests, c.m.requests.Load(), "ShouldRateLimit")
+	emit(descErrors, c.m.serviceErrors.Load(), "service_error")
+	emit(descErrors, c.m.redisErrors.Load(), "redis_error")
+	emit(descLoads, c.m.loads.Load())
+	emit(descLoadErrors, c.m.loadErrors.Load())
+	emit(descGlobalShadow, c.m.globalShadow.Load())
+}
+
+var ipv4 = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
+
+// labelsOf splits a metric name as the exporter of envoyproxy/ratelimit does: at dots that are not in an address.
+func labelsOf(name string) hitLabels {
+	name = strings.ToValidUTF8(strings.NewReplacer(":", "_", "|", "_").Replace(name), "_")
+	name = ipv4.ReplaceAllStringFunc(name, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
+	parts := append(strings.SplitN(name, ".", 4), "", "")
+	return hitLabels{parts[0], parts[1], parts[2]}
 }

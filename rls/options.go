@@ -12,44 +12,37 @@ import (
 
 // Options configures a Service. The zero Options are ready to use.
 type Options struct {
-	// Shadow answers every request with OK. The statuses still tell the limits that
-	// are exceeded. Each rule is asked on its own, because no rule denies.
+	// Shadow answers every request with OK. The statuses still tell the limits that are exceeded. Each rule is asked on
+	// its own, because no rule denies.
 	Shadow bool
 	// Quota treats every rule as one with quota_mode: see the package documentation.
 	Quota bool
-	// StrictCompat asks each rule of a request on its own, as envoyproxy/ratelimit
-	// does. A denied request then also counts for the rules that do not deny it.
-	// Zero: all rules or none.
+	// StrictCompat asks each rule of a request on its own, as envoyproxy/ratelimit does. A denied request then also
+	// counts for the rules that do not deny it. Zero: all rules or none.
 	StrictCompat bool
-	// FailError answers with the gRPC error Unavailable if a decision was made
-	// without Redis. Zero: the decision of the limiter's fallback is the answer.
+	// FailError answers with the gRPC error Unavailable if a decision was made without Redis. Zero: the decision of the
+	// limiter's fallback is the answer.
 	FailError bool
 
-	// NoDraftHeaders leaves RateLimit and RateLimit-Policy (draft-ietf-httpapi-
-	// ratelimit-headers-11) out of the answers. They cost about 200 ns for each
-	// rule that was asked.
+	// NoDraftHeaders leaves RateLimit and RateLimit-Policy (draft-ietf-httpapi- ratelimit-headers-11) out of the
+	// answers. They cost about 200 ns for each rule that was asked.
 	NoDraftHeaders bool
-	// LegacyHeaders adds the three headers of envoyproxy/ratelimit, about the limit
-	// with the fewest units left.
+	// LegacyHeaders adds the three headers of envoyproxy/ratelimit, about the limit with the fewest units left.
 	LegacyHeaders bool
-	// LimitHeader, RemainingHeader and ResetHeader are the names of these headers.
-	// Empty: RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset.
+	// LimitHeader, RemainingHeader and ResetHeader are the names of these headers. Empty: RateLimit-Limit,
+	// RateLimit-Remaining, RateLimit-Reset.
 	LimitHeader, RemainingHeader, ResetHeader string
-	// Metadata adds dynamic_metadata to the answers. It costs some µs and repeats
-	// the request.
+	// Metadata adds dynamic_metadata to the answers. It costs some µs and repeats the request.
 	Metadata bool
 
-	// MaxDescriptors is the largest number of descriptors of a request, and of
-	// entries of a descriptor. Requests with more are refused with InvalidArgument.
-	// Zero: 1000.
+	// MaxDescriptors is the largest number of descriptors of a request, and of entries of a descriptor. Requests with
+	// more are refused with InvalidArgument. Zero: 1000.
 	MaxDescriptors int
-	// Limiter configures the limiters that the Service makes. Name, LimitFor,
-	// LimitRefresh, Subject, Overshoot, MaxKeyBytes, Classes and Hub are ignored.
-	// MaxKeys is for each pair of a domain and an algorithm, and again for each floor
-	// of its rules. Zero MaxWait: 15 ms, because Envoy waits 20 ms by default.
+	// Limiter configures the limiters that the Service makes. Name, LimitFor, LimitRefresh, Subject, Overshoot,
+	// MaxKeyBytes, Classes and Hub are ignored. MaxKeys is for each pair of a domain and an algorithm, and again for
+	// each floor of its rules. Zero MaxWait: 15 ms, because Envoy waits 20 ms by default.
 	Limiter hybrid.Config
-	// Logger receives a line about units that a reload has lost. It never receives keys
-	// or values. Nil: slog.Default().
+	// Logger receives a line about units that a reload has lost. It never receives keys or values. Nil: slog.Default().
 	Logger *slog.Logger
 }
 

@@ -3,6 +3,7 @@ package rls
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -14,8 +15,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// Service is a rate limit service for Envoy. It is safe for concurrent use. Without
-// rules it answers every request with OK.
+// Service is a rate limit service for Envoy. It is safe for concurrent use. Without rules it answers every request with
+// OK.
 type Service struct {
 	pb.UnimplementedRateLimitServiceServer
 
@@ -27,9 +28,8 @@ type Service struct {
 	state     atomic.Pointer[state]
 }
 
-// New returns a service on a hub, without rules. It makes limiters of the hub as the
-// rules need them, with names that begin with "rls.". The caller shuts the hub down, after
-// the last request.
+// New returns a service on a hub, without rules. It makes limiters of the hub as the rules need them, with names that
+// begin with "rls.". The caller shuts the hub down, after the last request.
 func New(hub *hybrid.Hub, o Options) (*Service, error) {
 	bad := o.violations()
 	if hub == nil {
@@ -71,10 +71,9 @@ func (s *Service) limitFor(k kind, key string) hybridlimit.Limit {
 
 // ShouldRateLimit decides a request. It implements pb.RateLimitServiceServer.
 //
-// The errors are gRPC errors: InvalidArgument for a request that cannot be decided,
-// Canceled and DeadlineExceeded if the context ends while the request waits, and
-// Unavailable after the hub was closed or by Options.FailError. A request that ends with
-// its context takes nothing from the rule for which it waited.
+// The errors are gRPC errors: InvalidArgument for a request that cannot be decided, Canceled and DeadlineExceeded if
+// the context ends while the request waits, and Unavailable after the hub was closed or by Options.FailError. A request
+// that ends with its context takes nothing from the rule for which it waited.
 func (s *Service) ShouldRateLimit(ctx context.Context, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
 	s.metrics.requests.Add(1)
 	if err := s.check(req); err != nil {
@@ -110,4 +109,41 @@ func (s *Service) failed(ctx context.Context, err error) error {
 		return err
 	}
 	return status.Error(codes.Internal, "rls: "+err.Error())
+}
+
+// maxValue is the length of the longest domain, key or value of a request, in bytes. Envoy's headers are at most 60 KiB
+// by default. gRPC bounds the request as a whole.
+const maxValue = 64 << 10
+
+// check returns the error of a request that is not decided. It does no other work.
+func (s *Service) check(req *pb.RateLimitRequest) error {
+	switch most := s.options.MaxDescriptors; {
+	case req.GetDomain() == "":
+		return status.Error(codes.InvalidArgument, "rls: domain must not be empty")
+	case len(req.GetDomain()) > maxValue:
+		return tooLong("domain", len(req.GetDomain()))
+	case len(req.GetDescriptors()) == 0:
+		return status.Error(codes.InvalidArgument, "rls: descriptors must not be empty")
+	case len(req.GetDescriptors()) > most:
+		return tooMany("descriptors", len(req.GetDescriptors()), most)
+	}
+	for _, d := range req.GetDescriptors() {
+		if most := s.options.MaxDescriptors; len(d.GetEntries()) > most {
+			return tooMany("entries of a descriptor", len(d.GetEntries()), most)
+		}
+		for _, e := range d.GetEntries() {
+			if n := max(len(e.GetKey()), len(e.GetValue())); n > maxValue {
+				return tooLong("key or value of a descriptor", n)
+			}
+		}
+	}
+	return nil
+}
+
+func tooMany(field string, n, most int) error {
+	return status.Error(codes.InvalidArgument, fmt.Sprintf("rls: %s (%d) must be at most %d", field, n, most))
+}
+
+func tooLong(field string, n int) error {
+	return status.Error(codes.InvalidArgument, fmt.Sprintf("rls: %s (%d bytes) must be at most %d bytes", field, n, maxValue))
 }

@@ -16,20 +16,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/rls/internal/rules"
 )
 
-// Rules are the rules of all domains: the content of configuration files. They do not
-// change, and are safe for concurrent use.
+// Rules are the rules of all domains: the content of configuration files. They do not change, and are safe for
+// concurrent use.
 type Rules = rules.Set
 
 // File is a configuration file in the YAML of envoyproxy/ratelimit.
 type File = rules.File
 
-// RulesError is one violation in a configuration file, with its file, line and path. The
-// error of ParseRules joins one for each violation.
+// RulesError is one violation in a configuration file, with its file, line and path. The error of ParseRules joins one
+// for each violation.
 type RulesError = rules.Error
 
-// ParseRules reads configuration files. With merge, files may share a domain. It stops
-// after 100 violations. It refuses a file with more than 32 768 values and less than 4
-// bytes for each before it parses it.
+// ParseRules reads configuration files. With merge, files may share a domain. It stops after 100 violations. It refuses
+// a file with more than 32 768 values and less than 4 bytes for each before it parses it.
 func ParseRules(files []File, merge bool) (*Rules, error) {
 	return rules.Parse(files, rules.Options{Merge: merge})
 }
@@ -74,14 +73,13 @@ func (st *state) limitOf(k kind, key string) (limit hybridlimit.Limit, ok bool) 
 	return r.Limit, true
 }
 
-// SetRules puts rules in force. A rule whose limit changes takes effect with the next
-// request. Used units stay used. A rule that does not change keeps its counts. With
-// another algorithm, or another overshoot, a rule begins with unused counts.
+// SetRules puts rules in force. A rule whose limit changes takes effect with the next request. Used units stay used. A
+// rule that does not change keeps its counts. With another algorithm, or another overshoot, a rule begins with unused
+// counts.
 //
-// With other floors a rule keeps its counts. Then SetRules sends the units owed of all
-// rules of the domain with this algorithm and overshoot to Redis, and their requests wait
-// for it: some ms, and at most a second. Units that Redis grants to a request at that
-// moment are lost. Without Redis each replica begins with a new share of these limits.
+// With other floors a rule keeps its counts. Then SetRules sends the units owed of all rules of the domain with this
+// algorithm and overshoot to Redis, and their requests wait for it: some ms, and at most a second. Units that Redis
+// grants to a request at that moment are lost. Without Redis each replica begins with a new share of these limits.
 //
 // On an error the rules before stay in force. SetRules counts no errors: see CountRefused.
 func (s *Service) SetRules(set *Rules) error {
@@ -172,8 +170,8 @@ func (s *Service) ruleState(rule *rules.Rule) (*ruleState, error) {
 	return r, nil
 }
 
-// itemOf returns the item of the draft's fields. Its name is that of the rule, or the
-// limit in words: the path of a rule may be a secret.
+// itemOf returns the item of the draft's fields. Its name is that of the rule, or the limit in words: the path of a
+// rule may be a secret.
 func itemOf(name string, l *pb.RateLimitResponse_RateLimit, limit hybridlimit.Limit) *ratelimitheader.Item {
 	it, ok := ratelimitheader.NewItem(cmp.Or(name, inWords(l)), limit)
 	if !ok {
@@ -200,8 +198,8 @@ var unitNames = map[pb.RateLimitResponse_RateLimit_Unit]string{
 	pb.RateLimitResponse_RateLimit_YEAR:   "year",
 }
 
-// changed returns the kinds of the limiters with a key that may have another limit now.
-// A rule that is new may have been there before.
+// changed returns the kinds of the limiters with a key that may have another limit now. A rule that is new may have
+// been there before.
 func changed(old, next *state) map[kind]bool {
 	kinds := map[kind]bool{}
 	if old == nil {

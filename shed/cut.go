@@ -11,33 +11,29 @@ import (
 const (
 	// tick is the time between two changes of the cut.
 	tick = 100 * time.Millisecond
-	// hold is the time without a call that found no place after which the cut
-	// falls although places are scarce.
+	// hold is the time without a call that found no place after which the cut falls although places are scarce.
 	hold      = time.Second
 	holdTicks = int(hold / tick)
-	// lasting is the time since places were plenty after which the cut rises. Until
-	// then the wait for a place is enough, so a dependency that flaps moves nothing.
+	// lasting is the time since places were plenty after which the cut rises. Until then the wait for a place is
+	// enough, so a dependency that flaps moves nothing.
 	lasting      = 5 * time.Second
 	lastingTicks = int(lasting / tick)
-	// Places are plenty once every call of two whole ticks has found a free place,
-	// and the free parts of the places that they found add up to plenty percent. Ten
-	// calls that find all places free have it. A full process has moments in which a
-	// place is free, but few of its calls in a row find one.
+	// Places are plenty once every call of two whole ticks has found a free place, and the free parts of the places
+	// that they found add up to plenty percent. Ten calls that find all places free have it. A full process has moments
+	// in which a place is free, but few of its calls in a row find one.
 	plenty      = 1000
 	plentyTicks = 2
-	// doubling is the number of ticks with plenty of places after which the cut falls
-	// twice as fast.
+	// doubling is the number of ticks with plenty of places after which the cut falls twice as fast.
 	doubling = 20
 	// perClass is the number of levels of a priority of failsafe-go.
 	perClass = 100
-	// memory is the number of recent calls whose levels are known. With 10 000
-	// the sampling error of a share is at most 0.5 % (one standard deviation).
+	// memory is the number of recent calls whose levels are known. With 10 000 the sampling error of a share is at most
+	// 0.5 % (one standard deviation).
 	memory = 10_000
 )
 
-// cut is the part of the calls below the first class that is shed: the calls with
-// the lowest levels. The levels of a class lie below those of the classes above, so
-// a class is shed wholly before the class above is touched.
+// cut is the part of the calls below the first class that is shed: the calls with the lowest levels. The levels of a
+// class lie below those of the classes above, so a class is shed wholly before the class above is touched.
 type cut struct {
 	tracker priority.LevelTracker // of the calls that arrived, shed ones included
 	step    float64               // change in a tick
@@ -121,8 +117,8 @@ func (c *cut) move(free bool) {
 	c.below.Store(int64(below))
 }
 
-// back estimates the time until the cut has left the levels below top, if places are
-// plenty from now on. It takes the calls as spread evenly over the levels.
+// back estimates the time until the cut has left the levels below top, if places are plenty from now on. It takes the
+// calls as spread evenly over the levels.
 func (c *cut) back(top int) time.Duration {
 	below := int(c.below.Load())
 	if below <= top {

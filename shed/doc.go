@@ -1,6 +1,5 @@
-// Package shed protects one process from more calls than it can run at once: when a
-// dependency is slow, it sheds the least important calls first. A rate limit does
-// not see this overload, because the rate has not changed.
+// Package shed protects one process from more calls than it can run at once: when a dependency is slow, it sheds the
+// least important calls first. A rate limit does not see this overload, because the rate has not changed.
 //
 //	shedder, err := shed.New(shed.Config{
 //		Classes:     []string{"critical", "write", "read", "test"}, // the most important first
@@ -17,8 +16,8 @@
 //	}
 //	defer permit.Release()
 //
-// Packages httplimit and grpclimit ask a Shedder after their limits
-// (httplimit.Config.Shedder, grpclimit.Config.Shedder).
+// Packages httplimit and grpclimit ask a Shedder after their limits (httplimit.Config.Shedder,
+// grpclimit.Config.Shedder).
 //
 // # Promises
 //
@@ -36,13 +35,11 @@
 //
 // # How it works
 //
-// The adaptive limiter of failsafe-go follows the durations of calls and gives a
-// limit for the calls that run at once. A free place goes to the waiting call of
-// the most important class. A call waits at most MaxWait.
+// The adaptive limiter of failsafe-go follows the durations of calls and gives a limit for the calls that run at once.
+// A free place goes to the waiting call of the most important class. A call waits at most MaxWait.
 //
-// Ten times a second the shed part of the calls below the first class changes. The
-// calls with the lowest levels are shed. Each class has its own range of levels, as
-// the priorities of failsafe-go have, so the last class is shed first.
+// Ten times a second the shed part of the calls below the first class changes. The calls with the lowest levels are
+// shed. Each class has its own range of levels, as the priorities of failsafe-go have, so the last class is shed first.
 //
 //   - The part rises if a call found no place, and places have been scarce for 5 s.
 //     A shorter overload sheds calls after their wait only, so a dependency that
@@ -53,15 +50,12 @@
 //   - While places are scarce, it falls if no call was shed after its wait for a
 //     second, and a place is free now.
 //
-// While more than one in ten calls takes longer than Healthy, the limit does not
-// rise. Otherwise failsafe-go would take a long incident for the normal state. When
-// fewer are slower again, the limit begins anew at MaxInFlight. Decision 0048 has the
-// facts about failsafe-go behind this package, and decision 0057 the rules of the
-// shed part.
+// While more than one in ten calls takes longer than Healthy, the limit does not rise. Otherwise failsafe-go would take
+// a long incident for the normal state. When fewer are slower again, the limit begins anew at MaxInFlight. Decision
+// 0048 has the facts about failsafe-go behind this package, and decision 0057 the rules of the shed part.
 //
 // # Time
 //
-// Durations come from the monotonic clock, so steps of the wall clock change
-// nothing. All waiting uses package time, so a Shedder works with the clock of
-// testing/synctest; close it before the test ends.
+// Durations come from the monotonic clock, so steps of the wall clock change nothing. All waiting uses package time, so
+// a Shedder works with the clock of testing/synctest; close it before the test ends.
 package shed

@@ -9,18 +9,17 @@ import (
 )
 
 const (
-	// growth is the largest limit as a multiple of the calls in flight, as in
-	// failsafe-go by default. It leaves room for bursts.
+	// growth is the largest limit as a multiple of the calls in flight, as in failsafe-go by default. It leaves room
+	// for bursts.
 	growth = 5
 	// judged is the number of ticks between two judgements of health.
 	judged = int(time.Second / tick)
-	// slowPart is the divisor of the part of slow calls at which a process is
-	// unwell: one in ten.
+	// slowPart is the divisor of the part of slow calls at which a process is unwell: one in ten.
 	slowPart = 10
 )
 
-// health is the absolute bound that failsafe-go lacks: while too many calls are
-// slower than Config.Healthy, the limit does not rise above its last healthy value.
+// health is the absolute bound that failsafe-go lacks: while too many calls are slower than Config.Healthy, the limit
+// does not rise above its last healthy value.
 type health struct {
 	bound          time.Duration
 	finished, slow atomic.Int64 // calls since the last judgement
@@ -44,10 +43,9 @@ func (h *health) note(took time.Duration) {
 	}
 }
 
-// judge is called once per tick, by one goroutine. Without a call that ended the
-// last judgement stands: the calls may hang. When the process is well again, the
-// limiter begins anew: else the limit falls in each slow second of a dependency that
-// flaps, and durations that have passed hold it down in the others.
+// judge is called once per tick, by one goroutine. Without a call that ended the last judgement stands: the calls may
+// hang. When the process is well again, the limiter begins anew: else the limit falls in each slow second of a
+// dependency that flaps, and durations that have passed hold it down in the others.
 func (h *health) judge(limiter adaptivelimiter.AdaptiveLimiter[any]) {
 	if h.ticks++; h.ticks < judged || h.finished.Load() == 0 {
 		return
@@ -64,8 +62,7 @@ func (h *health) judge(limiter adaptivelimiter.AdaptiveLimiter[any]) {
 	h.healthy = limiter.Limit()
 }
 
-// most returns the largest limit beside this number of calls in flight. The
-// limiter calls it under its lock.
+// most returns the largest limit beside this number of calls in flight. The limiter calls it under its lock.
 func (h *health) most(inFlight int) float64 {
 	return min(growth*float64(inFlight), float64(h.ceiling.Load()))
 }

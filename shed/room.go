@@ -15,9 +15,9 @@ import (
 // errNoRoom is the end of a wait without a free place.
 var errNoRoom = errors.New("no place was free in time")
 
-// room gives free places of the limiter to waiting calls, the most important class
-// first, and first come, first served within a class. The limiter decides how many
-// places there are. Its own queue has one order for all calls, so it is not used.
+// room gives free places of the limiter to waiting calls, the most important class first, and first come, first served
+// within a class. The limiter decides how many places there are. Its own queue has one order for all calls, so it is
+// not used.
 type room struct {
 	limiter adaptivelimiter.AdaptiveLimiter[any]
 	ended   chan struct{} // closed by end
@@ -30,8 +30,7 @@ func newRoom(limiter adaptivelimiter.AdaptiveLimiter[any], classes int) *room {
 	return &room{limiter: limiter, ended: make(chan struct{}), waiting: make([]list.List, classes)}
 }
 
-// enter takes a place for a call of a class, and waits for it until most has
-// passed. It calls full before the wait.
+// enter takes a place for a call of a class, and waits for it until most has passed. It calls full before the wait.
 func (r *room) enter(ctx context.Context, class int, most time.Duration, full func()) (adaptivelimiter.Permit, error) {
 	permit, mine, place := r.try(class)
 	if permit != nil {
@@ -62,8 +61,8 @@ func (r *room) enter(ctx context.Context, class int, most time.Duration, full fu
 	}
 }
 
-// try takes a free place, or else a position among the waiting calls. A free place
-// does not go past a call that waits in this class or above.
+// try takes a free place, or else a position among the waiting calls. A free place does not go past a call that waits
+// in this class or above.
 func (r *room) try(class int) (permit adaptivelimiter.Permit, mine chan adaptivelimiter.Permit, place *list.Element) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -15,8 +16,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Shedder protects one process. It is safe for concurrent use, and is a
-// hybridlimit.Shedder. Close it when the server has stopped.
+// Shedder protects one process. It is safe for concurrent use, and is a hybridlimit.Shedder. Close it when the server
+// has stopped.
 type Shedder struct {
 	cfg     Config
 	classes []*class // the most important first
@@ -46,11 +47,10 @@ type class struct {
 	log shedding // of watch
 }
 
-// New returns a Shedder that watches the calls of this process. The limit begins
-// at MaxInFlight, so that a process that starts under load sheds nothing without a
-// reason. It then comes down to five times the calls in flight, or MinInFlight. New
-// starts one goroutine, which wakes ten times a second and ends with Close. A Shedder takes about
-// 100 KB. The error (ErrInvalid) lists all violations of cfg, or comes from the MeterProvider.
+// New returns a Shedder that watches the calls of this process. The limit begins at MaxInFlight, so that a process that
+// starts under load sheds nothing without a reason. It then comes down to five times the calls in flight, or
+// MinInFlight. New starts one goroutine, which wakes ten times a second and ends with Close. A Shedder takes about 100
+// KB. The error (ErrInvalid) lists all violations of cfg, or comes from the MeterProvider.
 func New(cfg Config) (*Shedder, error) {
 	cfg, err := checked(cfg)
 	if err != nil {
@@ -81,22 +81,18 @@ func New(cfg Config) (*Shedder, error) {
 	return s, nil
 }
 
-// Acquire asks for a place for one call. The Permit is nil unless the call is
-// allowed; release it when the call ends. The time between is the duration that the
-// limit follows, so a wait for the client does not belong there.
+// Acquire asks for a place for one call. The Permit is nil unless the call is allowed; release it when the call ends.
+// The time between is the duration that the limit follows, so a wait for the client does not belong there.
 //
-// A call of the first class is always allowed, and at once. Any other call is shed
-// at once if its class is within the shed part. Otherwise it waits for a place, at
-// most MaxWait. It is shed if none is free by then. No call of a class below takes
-// a place while it waits.
+// A call of the first class is always allowed, and at once. Any other call is shed at once if its class is within the
+// shed part. Otherwise it waits for a place, at most MaxWait. It is shed if none is free by then. No call of a class
+// below takes a place while it waits.
 //
-// The Result has the SourceShed. Its Limit is the number of calls that may run at
-// once, and Remaining the number of free places. RetryAfter is an estimate of the
-// time until the class is served again, with jitter of up to a half, so that
-// clients do not return together. It is longer for lower classes.
+// The Result has the SourceShed. Its Limit is the number of calls that may run at once, and Remaining the number of
+// free places. RetryAfter is an estimate of the time until the class is served again, with jitter of up to a half, so
+// that clients do not return together. It is longer for lower classes.
 //
-// The errors are ErrClosed and the error of ctx. An unknown class counts as the
-// last one.
+// The errors are ErrClosed and the error of ctx. An unknown class counts as the last one.
 func (s *Shedder) Acquire(ctx context.Context, class string) (hybridlimit.Permit, hybridlimit.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return hybridlimit.Permit{}, hybridlimit.Result{}, err
@@ -201,9 +197,8 @@ func (s *Shedder) watch() {
 	}
 }
 
-// Close ends the waits of calls with ErrClosed, the export of metrics, and the
-// goroutine. It does not wait for running calls; their permits may be released
-// later. Close is idempotent, and safe beside all other methods.
+// Close ends the waits of calls with ErrClosed, the export of metrics, and the goroutine. It does not wait for running
+// calls; their permits may be released later. Close is idempotent, and safe beside all other methods.
 func (s *Shedder) Close() error {
 	var err error
 	s.closing.Do(func() {
@@ -214,4 +209,50 @@ func (s *Shedder) Close() error {
 	})
 	<-s.stopped
 	return err
+}
+
+// calm is the time without a shed call after which a class is reported as served again. It bounds the log to two lines
+// per class in that time.
+const calm = 5 * time.Second
+
+// shedding is the state of one class in the log.
+type shedding struct {
+	on    bool
+	seen  int64     // shed calls at the last tick
+	first int64     // shed calls before this time of shedding
+	since time.Time // its begin
+	last  time.Time // the last tick with a shed call
+}
+
+// report writes a line for each class that begins to be shed, or is served again. It is called once per tick, by one
+// goroutine.
+func (s *Shedder) report() {
+	now := time.Now()
+	for _, c := range s.classes[1:] {
+		l, shed := &c.log, c.shed.Load()
+		switch {
+		case shed > l.seen:
+			l.last = now
+			if !l.on {
+				l.on, l.since, l.first = true, now, l.seen
+				s.write(slog.LevelWarn, "shed: the process is overloaded; calls of a class are shed", c,
+					"limit", s.limiter.Limit(), "in_flight", s.running.Load(),
+					"remedy", "find the slow dependency; the class is served again when calls find places")
+			}
+		case l.on && now.Sub(l.last) >= calm && int64(c.priority.MinLevel()) >= s.cut.below.Load():
+			l.on = false
+			s.write(slog.LevelInfo, "shed: calls of a class are served again", c,
+				"shed", shed-l.first, "lasted", l.last.Sub(l.since).Round(tick))
+		}
+		l.seen = shed
+	}
+}
+
+// write writes a line. The default logger is looked up at each line, because a program may set it later.
+func (s *Shedder) write(level slog.Level, text string, c *class, args ...any) {
+	to := s.cfg.Logger
+	if to == nil {
+		to = slog.Default()
+	}
+	to.Log(context.Background(), level, text, append([]any{"policy", s.cfg.Name, "class", c.name}, args...)...)
 }

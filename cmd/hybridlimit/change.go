@@ -8,11 +8,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -24,38 +21,26 @@ func reset(fs *flag.FlagSet, c *connection) job {
 	key, w := &which{}, &walk{}
 	key.add(fs)
 	w.add(fs)
-	return func(ctx context.Context, args []string, out *printer) error {
-		var bad hybridlimit.Violations
-		c.check(&bad)
-		key.argument(&bad, args)
-		key.check(&bad, c.in)
-		w.check(&bad)
+	var j job
+	j.check = func(bad *hybridlimit.Violations, args []string) {
+		key.argument(bad, args)
+		key.check(bad, c.in)
+		w.check(bad)
 		if limit.set && (limit.limit.Algorithm == hybridlimit.AlgUnlimited || limit.limit.Algorithm == hybridlimit.AlgBlocked) {
 			bad.Add("-limit", limit.String(), "must be a limit that counts units")
 		}
-		if err := bad.Err("hybridlimit"); err != nil {
-			return err
-		}
-		rdb, err := c.open(ctx)
+	}
+	j.do = func(ctx context.Context, _ []string, out *printer) error {
+		t, err := c.target(ctx, key, w, *subject, &limit)
 		if err != nil {
-			return err
-		}
-		defer rdb.Close()
-		t, err := c.target(ctx, rdb, key, w, *subject)
-		if err != nil {
-			return err
-		}
-		if err := c.knownLimit(ctx, rdb, t, &limit); err != nil {
 			return err
 		}
 		if !limit.set {
+			var bad hybridlimit.Violations
 			bad.Add("-limit", "", "is required: no process says the limit of the limiter")
 			return bad.Err("hybridlimit")
 		}
-		if err := c.sameKind(ctx, rdb, t, limit.limit); err != nil {
-			return err
-		}
-		before, err := c.resetKey(ctx, rdb, t, limit.limit)
+		before, err := c.resetKey(ctx, t, limit.limit)
 		if err != nil {
 			return err
 		}
@@ -71,39 +56,20 @@ func reset(fs *flag.FlagSet, c *connection) job {
 		fmt.Fprintln(out, "Processes may spend units that they have leased for one more second, and deny from memory for some seconds.")
 		return nil
 	}
+	return j
 }
 
-// resetKey gives a key its full limit, and returns its state before.
-func (c *connection) resetKey(ctx context.Context, rdb redis.UniversalClient, t target, limit hybridlimit.Limit) (before hybridlimit.KeyState, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+// resetKey gives a key its full limit, and returns its state before. It fails if Redis has no state of the key, or one
+// of another algorithm than limit: the fleet would treat the new state as no state.
+func (c *connection) resetKey(ctx context.Context, t target, limit hybridlimit.Limit) (before hybridlimit.KeyState, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*c.timeout)
 	defer cancel()
-	calls, err := runner.New(rdb, c.timeout, runner.WithFunctions(c.functions))
+	text, ttl, err := c.calls.Stored(ctx, t.redisKey)
 	if err != nil {
-		return before, err
-	}
-	defer calls.Close()
-	if before, err = calls.Reset(ctx, t.redisKey, limit); err != nil {
-		err = fmt.Errorf("hybridlimit: %w", err)
-	}
-	return before, err
-}
-
-// sameKind returns an error if Redis has no state of the key, or one of another algorithm than limit. A reset would write a state of
-// limit's algorithm, which the fleet would treat as no state.
-func (c *connection) sameKind(ctx context.Context, rdb redis.UniversalClient, t target, limit hybridlimit.Limit) error {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	calls, err := runner.New(rdb, c.timeout)
-	if err != nil {
-		return err
-	}
-	defer calls.Close()
-	text, ttl, err := calls.Stored(ctx, t.redisKey)
-	if err != nil {
-		return fmt.Errorf("hybridlimit: %w", err)
+		return before, fmt.Errorf("hybridlimit: %w", err)
 	}
 	if text == "" && ttl < -time.Millisecond { // -1 ms: a key without a TTL
-		return nothing(fmt.Sprintf("nothing was reset: Redis has no state of the key %q of %q (%s), so the key has its full limit or has another text", t.said(), c.name, t.redisKey))
+		return before, nothing(fmt.Sprintf("nothing was reset: Redis has no state of the key %q of %q (%s), so the key has its full limit or has another text", t.said(), c.name, t.redisKey))
 	}
 	have := ""
 	if s, ok := wire.DecodeState(text); ok {
@@ -114,9 +80,12 @@ func (c *connection) sameKind(ctx context.Context, rdb redis.UniversalClient, t 
 	if want := kindFor(limit.Algorithm); have != "" && have != want {
 		var bad hybridlimit.Violations
 		bad.Add("-limit", limit.String(), fmt.Sprintf("is a %s, but Redis has a %s under this key", want, have))
-		return bad.Err("hybridlimit")
+		return before, bad.Err("hybridlimit")
 	}
-	return nil
+	if before, err = c.calls.Reset(ctx, t.redisKey, limit); err != nil {
+		err = fmt.Errorf("hybridlimit: %w", err)
+	}
+	return before, err
 }
 
 // kindOf returns the kind of algorithm that wrote a state.
@@ -142,42 +111,46 @@ func kindFor(a hybridlimit.Algorithm) string {
 // fleetSwitch is the command switch.
 func fleetSwitch(fs *flag.FlagSet, c *connection) job {
 	force := fs.Bool("force", false, "set it also if no process has a limiter of this name: processes that start within a day receive it")
-	return func(ctx context.Context, args []string, out *printer) error {
-		var bad hybridlimit.Violations
-		c.check(&bad)
-		arguments(&bad, args, 0, 1, "must be one switch, or none to show it")
-		var to hybrid.Switch
+	var j job
+	var to hybrid.Switch
+	j.check = func(bad *hybridlimit.Violations, args []string) {
+		arguments(bad, args, 0, 1, "must be one switch, or none to show it")
 		if len(args) == 1 {
 			var err error
 			if to, err = hybrid.ParseSwitch(args[0]); err != nil {
 				bad.Add("switch", args[0], `must be "normal", "shadow", "local_only", "allow_all" or "deny_all"`)
 			}
 		}
-		if err := bad.Err("hybridlimit"); err != nil {
+	}
+	j.do = func(ctx context.Context, args []string, out *printer) error {
+		h, err := c.hub(c.tags)
+		if err != nil {
 			return err
 		}
-		return c.withHub(ctx, func(rdb redis.UniversalClient, h *hybrid.Hub) error {
-			was, at, err := h.FleetSwitch(ctx, c.name)
-			if err != nil {
-				return err
+		was, at, err := h.FleetSwitch(ctx, c.name)
+		if err != nil {
+			return err
+		}
+		answer := &changed{Name: c.name, Switch: was.String(), Since: at}
+		out.sets(answer)
+		if len(args) == 0 {
+			fmt.Fprintf(out, "%s: %s\n", c.name, switchSaid(was.String(), at))
+			return c.never(ctx, at)
+		}
+		if force := *force || to == hybrid.SwitchNormal && !at.IsZero(); !force {
+			// If the processes cannot be counted, heard tells the cause.
+			if live, err := c.roll(ctx); err == nil && live.processes(c.name) == 0 {
+				return c.unheard()
 			}
-			answer := &changed{Name: c.name, Switch: was.String(), Since: at}
-			out.sets(answer)
-			if len(args) == 0 {
-				fmt.Fprintf(out, "%s: %s\n", c.name, switchSaid(was.String(), at))
-				return c.never(ctx, rdb, at)
-			}
-			if err := c.somebody(ctx, rdb, *force || to == hybrid.SwitchNormal && !at.IsZero()); err != nil {
-				return err
-			}
-			if err := h.SetFleetSwitch(ctx, c.name, to); err != nil {
-				return err
-			}
-			answer.Switch, answer.Was, answer.Since = to.String(), was.String(), time.Time{}
-			fmt.Fprintf(out, "%s: %v, was %v\n", c.name, to, was)
-			return c.heard(ctx, rdb, out, answer, "A process with a switch of its own keeps that one.")
-		})
+		}
+		if err := h.SetFleetSwitch(ctx, c.name, to); err != nil {
+			return err
+		}
+		answer.Switch, answer.Was, answer.Since = to.String(), was.String(), time.Time{}
+		fmt.Fprintf(out, "%s: %v, was %v\n", c.name, to, was)
+		return c.heard(ctx, out, answer, "A process with a switch of its own keeps that one.")
 	}
+	return j
 }
 
 // changed is the answer of switch and limit for -json.
@@ -192,63 +165,35 @@ type changed struct {
 	Processes *int64    `json:"processes,omitempty"` // that hear of it; none: not known
 }
 
-// somebody returns an error of type nothing if no process has the limiter, unless force is set. If the processes cannot be counted it
-// returns nil: heard tells the cause.
-func (c *connection) somebody(ctx context.Context, rdb redis.UniversalClient, force bool) error {
-	if force {
-		return nil
-	}
-	if live, err := c.roll(ctx, rdb); err == nil && live.processes(c.name) == 0 {
-		return c.unheard()
-	}
-	return nil
-}
-
 // unheard is the error of a change that no process would hear.
 func (c *connection) unheard() error {
 	return nothing(fmt.Sprintf("-name (%q): no process has a limiter of this name now, with -prefix %s and -tags %d, so nothing was changed; "+
 		"-force sets it for processes that start within a day", c.name, c.prefix, c.tags))
 }
 
-// withHub calls do with a hub that has no limiter, and so is no process of the fleet.
-func (c *connection) withHub(ctx context.Context, do func(rdb redis.UniversalClient, h *hybrid.Hub) error) error {
-	rdb, err := c.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer rdb.Close()
-	h, err := c.hub(rdb)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	return do(rdb, h)
-}
-
-// never returns an error if a switch or a limit was never set and Redis has nothing else of
-// the limiter: the name may be misspelled. It returns nil if the Redis user may not
-// count processes, for example because it has only the switch rights.
-func (c *connection) never(ctx context.Context, rdb redis.UniversalClient, at time.Time) error {
+// never returns an error if a switch or a limit was never set and Redis has nothing else of the limiter: the name may
+// be misspelled. It returns nil if the Redis user may not count processes, for example because it has only the switch
+// rights.
+func (c *connection) never(ctx context.Context, at time.Time) error {
 	if !at.IsZero() {
 		return nil
 	}
-	live, err := c.roll(ctx, rdb)
+	live, err := c.roll(ctx)
 	switch {
 	case err == nil && live.processes(c.name) == 0:
-		return c.unknown(ctx, rdb, &walk{most: 10 * time.Second, rate: 5000})
+		return c.unknown(ctx, &walk{most: 10 * time.Second, rate: 5000})
 	case err != nil && !refused(err):
 		return fmt.Errorf("hybridlimit: the processes cannot be counted: %w", err)
 	}
 	return nil
 }
 
-// heard prints how many processes receive a switch or a limit, and which of them keep
-// their own. With a misspelled name there are none. It fails if it cannot tell: what
-// hides the heartbeats from it may hide them from the processes too. Only a Redis user
-// that lacks the rights to count processes gets a line instead, because the switch rights
-// alone are enough to set a switch.
-func (c *connection) heard(ctx context.Context, rdb redis.UniversalClient, out io.Writer, answer *changed, keep string) error {
-	live, err := c.roll(ctx, rdb)
+// heard prints how many processes receive a switch or a limit, and which of them keep their own. With a misspelled name
+// there are none. It fails if it cannot tell: what hides the heartbeats from it may hide them from the processes too.
+// Only a Redis user that lacks the rights to count processes gets a line instead, because the switch rights alone are
+// enough to set a switch.
+func (c *connection) heard(ctx context.Context, out io.Writer, answer *changed, keep string) error {
+	live, err := c.roll(ctx)
 	n := live.processes(c.name)
 	if err == nil {
 		answer.Processes = &n

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,6 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -32,6 +36,11 @@ type connection struct {
 	secret  hybridlimit.Secret // read from secretFile
 	in      io.Reader          // standard input
 	unnamed bool               // -name is optional for the command
+
+	// Set by open.
+	rdb   redis.UniversalClient
+	calls *runner.Runner
+	hubs  []*hybrid.Hub
 }
 
 // defaultURL is the URL without -redis and HYBRIDLIMIT_REDIS.
@@ -103,8 +112,7 @@ func line(text []byte) string {
 	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
 }
 
-// options parses the URL. Its error does not quote the URL, which may contain a
-// password.
+// options parses the URL. Its error does not quote the URL, which may contain a password.
 func (c *connection) options() (connect func() redis.UniversalClient, err error) {
 	const problem = "must be redis://[user:password@]host:port[/db], or rediss:// or unix://"
 	if c.cluster {
@@ -128,50 +136,68 @@ func (c *connection) options() (connect func() redis.UniversalClient, err error)
 	return func() redis.UniversalClient { return redis.NewClient(o) }, nil
 }
 
-// open connects to Redis, and finds the number of tags. It fails for a node of a cluster without -cluster: such a node has only a
-// part of the keys. Call check before.
-func (c *connection) open(ctx context.Context) (redis.UniversalClient, error) {
-	rdb, err := c.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.findTags(ctx, rdb); err != nil {
-		rdb.Close()
-		return nil, err
-	}
-	return rdb, nil
-}
-
-func (c *connection) connect(ctx context.Context) (redis.UniversalClient, error) {
+// open connects to Redis, and finds the number of tags. It fails for a node of a cluster without -cluster: such a node
+// has only a part of the keys. Call check before, and close after it has returned nil.
+func (c *connection) open(ctx context.Context) error {
 	connect, err := c.options()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	rdb := connect()
-	if c.cluster {
-		return rdb, nil
+	c.rdb = connect()
+	if !c.cluster {
+		err = c.single(ctx)
 	}
-	bounded, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	said, err := rdb.Do(bounded, "hello").Result() // allowed: go-redis sends HELLO for each connection
-	switch {
-	case errors.As(err, new(redis.Error)):
-		rdb.Close()
-		return nil, fmt.Errorf("hybridlimit: cannot find out whether this Redis is a node of a cluster: %w", err)
-	case err != nil:
-		rdb.Close()
-		return nil, fmt.Errorf("hybridlimit: cannot connect to Redis: %w", err)
-	case mode(said) == "cluster":
-		rdb.Close()
-		var bad hybridlimit.Violations
-		bad.Add("-cluster", false, "must be set: this Redis is a node of a cluster")
-		return nil, bad.Err("hybridlimit")
+	if err == nil {
+		err = c.findTags(ctx)
 	}
-	return rdb, nil
+	if err == nil {
+		c.calls, err = runner.New(c.rdb, c.timeout, runner.WithFunctions(c.functions))
+	}
+	if err != nil {
+		c.rdb.Close()
+	}
+	return err
 }
 
-// mode returns the mode in a reply to HELLO: "standalone", "cluster" or "sentinel".
-// The reply is a map, or a list with the older protocol.
+func (c *connection) close() {
+	for _, h := range c.hubs {
+		h.Close()
+	}
+	c.calls.Close()
+	c.rdb.Close()
+}
+
+// hub returns a hub without limiters, which is no process of the fleet. It reads and sets fleet switches and limits.
+func (c *connection) hub(tags int) (*hybrid.Hub, error) {
+	h, err := hybrid.NewHub(c.rdb, hybrid.HubConfig{
+		Prefix: c.prefix, Tags: tags, SyncTimeout: c.timeout, HashKeys: c.secret, Functions: c.functions,
+	})
+	if err == nil {
+		c.hubs = append(c.hubs, h)
+	}
+	return h, err
+}
+
+// single fails for a node of a cluster.
+func (c *connection) single(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	said, err := c.rdb.Do(bounded, "hello").Result() // allowed: go-redis sends HELLO for each connection
+	switch {
+	case errors.As(err, new(redis.Error)):
+		return fmt.Errorf("hybridlimit: cannot find out whether this Redis is a node of a cluster: %w", err)
+	case err != nil:
+		return fmt.Errorf("hybridlimit: cannot connect to Redis: %w", err)
+	case mode(said) == "cluster":
+		var bad hybridlimit.Violations
+		bad.Add("-cluster", false, "must be set: this Redis is a node of a cluster")
+		return bad.Err("hybridlimit")
+	}
+	return nil
+}
+
+// mode returns the mode in a reply to HELLO: "standalone", "cluster" or "sentinel". The reply is a map, or a list with
+// the older protocol.
 func mode(said any) string {
 	switch said := said.(type) {
 	case map[any]any:
@@ -191,15 +217,64 @@ func (c *connection) names() lua.Names {
 	return lua.Names{Prefix: c.prefix, Tags: c.tags, HashKeys: c.secret}
 }
 
-// maxKeyBytes bounds a key. It is above any sensible Config.MaxKeyBytes, so that the
-// tool accepts every key that a limiter accepts.
+// maxKeyBytes bounds a key. It is above any sensible Config.MaxKeyBytes, so that the tool accepts every key that a
+// limiter accepts.
 const maxKeyBytes = 64 << 10
 
-// slot returns a key's tag and its Redis key.
-func (c *connection) slot(key, subject string) (tag int, name string) {
-	if subject == "" {
-		subject = key
+// trust is the flags of TLS.
+type trust struct {
+	ca, cert, key string
+
+	roots *x509.CertPool    // read from ca
+	own   []tls.Certificate // read from cert and key
+}
+
+// add adds the flags.
+func (t *trust) add(fs *flag.FlagSet) {
+	fs.StringVar(&t.ca, "tls-ca", "", "PEM `file` with the authorities that may sign Redis's certificate (default: those of the system)")
+	fs.StringVar(&t.cert, "tls-cert", "", "PEM `file` with the client certificate; needs -tls-key")
+	fs.StringVar(&t.key, "tls-key", "", "PEM `file` with the private key of -tls-cert")
+}
+
+// check reads the files, and adds a violation for each invalid flag.
+func (t *trust) check(bad *hybridlimit.Violations, encrypted bool) {
+	for _, f := range []struct{ name, file string }{{"-tls-ca", t.ca}, {"-tls-cert", t.cert}, {"-tls-key", t.key}} {
+		if f.file != "" && !encrypted {
+			bad.Add(f.name, f.file, "needs a rediss:// URL")
+		}
 	}
-	tag = c.names().Tag(subject)
-	return tag, c.names().State(tag, c.name, key)
+	if t.ca != "" {
+		t.roots = x509.NewCertPool()
+		text, err := os.ReadFile(t.ca)
+		switch {
+		case err != nil:
+			bad.Add("-tls-ca", t.ca, "cannot be read: "+err.Error())
+		case !t.roots.AppendCertsFromPEM(text):
+			bad.Add("-tls-ca", t.ca, "has no certificate")
+		}
+	}
+	switch {
+	case t.cert == "" && t.key == "":
+	case t.cert == "":
+		bad.Add("-tls-key", t.key, "needs -tls-cert")
+	case t.key == "":
+		bad.Add("-tls-cert", t.cert, "needs -tls-key")
+	default:
+		pair, err := tls.LoadX509KeyPair(t.cert, t.key)
+		if err != nil {
+			bad.Add("-tls-cert", t.cert, "cannot be used: "+err.Error())
+		}
+		t.own = []tls.Certificate{pair}
+	}
+}
+
+// apply sets the certificates in the TLS configuration of a URL. c is nil unless the URL is rediss://.
+func (t *trust) apply(c *tls.Config) {
+	if c == nil {
+		return
+	}
+	if t.roots != nil {
+		c.RootCAs = t.roots
+	}
+	c.Certificates = t.own
 }

@@ -8,11 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -52,12 +48,11 @@ func inspect(fs *flag.FlagSet, c *connection) job {
 	key, w := &which{}, &walk{}
 	key.add(fs)
 	w.add(fs)
-	return func(ctx context.Context, args []string, out *printer) error {
-		var bad hybridlimit.Violations
-		c.check(&bad)
-		key.argument(&bad, args)
-		key.check(&bad, c.in)
-		w.check(&bad)
+	var j job
+	j.check = func(bad *hybridlimit.Violations, args []string) {
+		key.argument(bad, args)
+		key.check(bad, c.in)
+		w.check(bad)
 		switch {
 		case *floor == 0:
 		case !(*floor > 0 && *floor <= 0.5): // also NaN
@@ -67,22 +62,13 @@ func inspect(fs *flag.FlagSet, c *connection) job {
 		case limit.limit.Algorithm == hybridlimit.AlgSlidingLog:
 			bad.Add("-floor", *floor, "must be absent: a log has no floors")
 		}
-		if err := bad.Err("hybridlimit"); err != nil {
-			return err
-		}
-		rdb, err := c.open(ctx)
+	}
+	j.do = func(ctx context.Context, _ []string, out *printer) error {
+		t, err := c.target(ctx, key, w, *subject, &limit)
 		if err != nil {
 			return err
 		}
-		defer rdb.Close()
-		t, err := c.target(ctx, rdb, key, w, *subject)
-		if err != nil {
-			return err
-		}
-		if err := c.knownLimit(ctx, rdb, t, &limit); err != nil {
-			return err
-		}
-		r, err := c.report(ctx, rdb, t, limit)
+		r, err := c.report(ctx, t, limit)
 		if err != nil {
 			return err
 		}
@@ -95,25 +81,21 @@ func inspect(fs *flag.FlagSet, c *connection) job {
 			return err
 		}
 		if r.Processes == 0 && r.SwitchSet.IsZero() {
-			if err := c.unknown(ctx, rdb, w); err != nil {
+			if err := c.unknown(ctx, w); err != nil {
 				return err
 			}
 		}
 		return nothing("no state under this key")
 	}
+	return j
 }
 
 // report reads the state of a key. It writes nothing.
-func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, t target, limit limitFlag) (r report, err error) {
+func (c *connection) report(ctx context.Context, t target, limit limitFlag) (r report, err error) {
 	r = report{Name: c.name, Key: t.key, Digest: t.digest, RedisKey: t.redisKey}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	calls, err := runner.New(rdb, c.timeout, runner.WithFunctions(c.functions))
-	if err != nil {
-		return r, err
-	}
-	defer calls.Close()
-	if r.Stored, r.TTL, err = calls.Stored(ctx, t.redisKey); err != nil {
+	if r.Stored, r.TTL, err = c.calls.Stored(ctx, t.redisKey); err != nil {
 		return r, fmt.Errorf("hybridlimit: %w", err)
 	}
 	r.found = r.Stored != "" || r.TTL > -2
@@ -124,7 +106,7 @@ func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, t ta
 		}
 	}
 	if limit.set {
-		k, err := calls.Look(ctx, t.redisKey, limit.limit)
+		k, err := c.calls.Look(ctx, t.redisKey, limit.limit)
 		if err != nil {
 			return r, fmt.Errorf("hybridlimit: %w", err)
 		}
@@ -136,23 +118,21 @@ func (c *connection) report(ctx context.Context, rdb redis.UniversalClient, t ta
 	if r.TTL < 0 {
 		r.TTL = 0
 	}
-	live, err := c.roll(ctx, rdb)
+	live, err := c.roll(ctx)
 	if err != nil {
 		return r, fmt.Errorf("hybridlimit: %w", err)
 	}
 	r.Processes, r.Accounts = live.processes(c.name), live.accounts[c.name]
-	h, err := c.hub(rdb)
+	h, err := c.hub(c.tags)
 	if err != nil {
 		return r, err
 	}
-	defer h.Close()
 	s, at, err := h.FleetSwitch(ctx, c.name)
 	r.Switch, r.SwitchSet = s.String(), at
 	return r, err
 }
 
-// stored describes a state in words. Without a limit it cannot give the units left
-// now.
+// stored describes a state in words. Without a limit it cannot give the units left now.
 func stored(text string, found bool) string {
 	if !found {
 		return "no state under this key: it was never used, it has its full limit again, or the limiter uses another key"
@@ -167,8 +147,7 @@ func stored(text string, found bool) string {
 	return fmt.Sprintf("when last written, the %s; add -limit to see the units left now", standing(s))
 }
 
-// standing describes a state in words: "bucket had 7.0 units left, at
-// 2006-01-02T15:04:05Z".
+// standing describes a state in words: "bucket had 7.0 units left, at 2006-01-02T15:04:05Z".
 func standing(s wire.State) string {
 	level := float64(0)
 	if s.Unit > 0 {
@@ -218,11 +197,4 @@ func (r report) write(out io.Writer) error {
 	fmt.Fprintln(t)
 	fmt.Fprintf(t, "  switch\t%s\n", switchSaid(r.Switch, r.SwitchSet))
 	return t.Flush()
-}
-
-// hub returns a hub without limiters. It reads and sets fleet switches.
-func (c *connection) hub(rdb redis.UniversalClient) (*hybrid.Hub, error) {
-	return hybrid.NewHub(rdb, hybrid.HubConfig{
-		Prefix: c.prefix, Tags: c.tags, SyncTimeout: c.timeout, HashKeys: c.secret, Functions: c.functions,
-	})
 }

@@ -10,8 +10,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
@@ -34,13 +32,14 @@ func fleetLimit(fs *flag.FlagSet, c *connection) job {
 	fs.BoolVar(&l.force, "force", false, "set it also if no process has a limiter of this name, or if the processes have another algorithm")
 	l.which.add(fs)
 	l.walk.add(fs)
-	return func(ctx context.Context, args []string, out *printer) error {
-		var bad hybridlimit.Violations
-		c.check(&bad)
-		l.which.check(&bad, c.in)
-		l.walk.check(&bad)
-		arguments(&bad, args, 0, 1, "must be one limit, or none to show it")
-		sets := len(args) == 1
+	var j job
+	var to hybrid.FleetLimit
+	sets := false
+	j.check = func(bad *hybridlimit.Violations, args []string) {
+		l.which.check(bad, c.in)
+		l.walk.check(bad)
+		arguments(bad, args, 0, 1, "must be one limit, or none to show it")
+		sets = len(args) == 1
 		if l.back && sets {
 			bad.Add("-clear", l.back, "cannot be used with a limit")
 		}
@@ -53,7 +52,6 @@ func fleetLimit(fs *flag.FlagSet, c *connection) job {
 		if l.list && (sets || l.back || l.given() > 0) {
 			bad.Add("-list", l.list, "cannot be used with a limit, a key or -clear")
 		}
-		var to hybrid.FleetLimit
 		if sets {
 			var err error
 			if to.Limit, err = hybridlimit.ParseLimit(args[0]); err != nil {
@@ -61,27 +59,31 @@ func fleetLimit(fs *flag.FlagSet, c *connection) job {
 			}
 			to.Part = l.part
 		}
-		err := errors.Join(bad.Err("hybridlimit"), to.Validate())
-		switch {
-		case err != nil && l.given() > 0 && sets:
+	}
+	j.invalid = func(err error) error {
+		err = errors.Join(err, to.Validate())
+		if err != nil && l.given() > 0 && sets {
 			return nothing("nothing was changed: " + strings.TrimPrefix(err.Error(), "hybridlimit: "))
+		}
+		return err
+	}
+	j.do = func(ctx context.Context, _ []string, out *printer) error {
+		h, err := c.hub(c.tags)
+		switch {
 		case err != nil:
 			return err
+		case l.list:
+			return l.ofKeys(ctx, h, out)
+		case l.given() > 0:
+			return l.ofKey(ctx, h, to.Limit, sets, out)
 		}
-		return c.withHub(ctx, func(rdb redis.UniversalClient, h *hybrid.Hub) error {
-			switch {
-			case l.list:
-				return l.ofKeys(ctx, rdb, h, out)
-			case l.given() > 0:
-				return l.ofKey(ctx, rdb, h, to.Limit, sets, out)
-			}
-			return l.ofLimiter(ctx, rdb, h, to, sets, out)
-		})
+		return l.ofLimiter(ctx, h, to, sets, out)
 	}
+	return j
 }
 
 // ofLimiter shows, sets or clears the fleet's limit of the limiter.
-func (l *limitCommand) ofLimiter(ctx context.Context, rdb redis.UniversalClient, h *hybrid.Hub, to hybrid.FleetLimit, sets bool, out *printer) error {
+func (l *limitCommand) ofLimiter(ctx context.Context, h *hybrid.Hub, to hybrid.FleetLimit, sets bool, out *printer) error {
 	was, err := h.FleetLimit(ctx, l.name)
 	had := limitSaid(was)
 	switch {
@@ -95,14 +97,14 @@ func (l *limitCommand) ofLimiter(ctx context.Context, rdb redis.UniversalClient,
 	answer.is(was)
 	if !sets && !l.back {
 		fmt.Fprintf(out, "%s: %s\n", l.name, had)
-		if live, err := l.roll(ctx, rdb); err == nil && live.limitsSaid(l.name) != "" {
+		if live, err := l.roll(ctx); err == nil && live.limitsSaid(l.name) != "" {
 			fmt.Fprintf(out, "The processes have: %s\n", live.limitsSaid(l.name))
 		}
-		return l.never(ctx, rdb, was.At)
+		return l.never(ctx, was.At)
 	}
 	setBefore := !was.At.IsZero()
 	if !l.force && (!l.back || !setBefore) { // a limit can be taken back without a process that has it
-		if err := l.fits(ctx, rdb, to.Limit); err != nil {
+		if err := l.fits(ctx, to.Limit); err != nil {
 			return err
 		}
 	}
@@ -115,24 +117,22 @@ func (l *limitCommand) ofLimiter(ctx context.Context, rdb redis.UniversalClient,
 	if sets {
 		fmt.Fprintln(out, usedUnits)
 	}
-	return l.heard(ctx, rdb, out, answer, "A process with a limit of its own (SetLimit) keeps that one.")
+	return l.heard(ctx, out, answer, "A process with a limit of its own (SetLimit) keeps that one.")
 }
 
 // ofKey shows, sets or clears the fleet's limit of one key.
-func (l *limitCommand) ofKey(ctx context.Context, rdb redis.UniversalClient, h *hybrid.Hub, to hybridlimit.Limit, sets bool, out *printer) error {
-	t, err := l.target(ctx, rdb, &l.which, &l.walk, "")
+func (l *limitCommand) ofKey(ctx context.Context, h *hybrid.Hub, to hybridlimit.Limit, sets bool, out *printer) error {
+	t, err := l.target(ctx, &l.which, &l.walk, "", nil)
 	if err != nil {
 		return err
 	}
 	key := t.key
 	if key == "" { // a hash in Redis: a hub without the secret takes it as it is
 		key = t.digest
-		plain := *l.connection
-		plain.secret = ""
-		if h, err = plain.hub(rdb); err != nil {
+		l.connection.secret = ""
+		if h, err = l.hub(l.tags); err != nil {
 			return err
 		}
-		defer h.Close()
 	}
 	all, err := h.FleetKeyLimits(ctx, l.name)
 	if err != nil {
@@ -160,7 +160,7 @@ func (l *limitCommand) ofKey(ctx context.Context, rdb redis.UniversalClient, h *
 		return nothing(fmt.Sprintf("nothing was changed: the fleet has no limit for the key %q of %q", key, l.name))
 	}
 	if !l.force && !l.back {
-		if err := l.fits(ctx, rdb, to); err != nil {
+		if err := l.fits(ctx, to); err != nil {
 			return err
 		}
 	}
@@ -182,14 +182,14 @@ func (l *limitCommand) ofKey(ctx context.Context, rdb redis.UniversalClient, h *
 	if sets {
 		fmt.Fprintln(out, usedUnits)
 	}
-	return l.heard(ctx, rdb, out, answer, "A limit that comes with a call (AllowLimit) wins over it.")
+	return l.heard(ctx, out, answer, "A limit that comes with a call (AllowLimit) wins over it.")
 }
 
 // usedUnits says what a raised limit does for a key that is used up.
 const usedUnits = "Used units stay used. A used-up window, queue or log has the difference at once. A used-up bucket fills at the new rate; hybridlimit reset fills it at once."
 
 // ofKeys lists the keys with a limit of the fleet.
-func (l *limitCommand) ofKeys(ctx context.Context, rdb redis.UniversalClient, h *hybrid.Hub, out *printer) error {
+func (l *limitCommand) ofKeys(ctx context.Context, h *hybrid.Hub, out *printer) error {
 	all, err := h.FleetKeyLimits(ctx, l.name)
 	if err != nil {
 		return err
@@ -212,8 +212,8 @@ func (l *limitCommand) ofKeys(ctx context.Context, rdb redis.UniversalClient, h 
 }
 
 // fits returns an error of type nothing if no process would apply a limit: none has the limiter, or all have another algorithm.
-func (l *limitCommand) fits(ctx context.Context, rdb redis.UniversalClient, to hybridlimit.Limit) error {
-	live, err := l.roll(ctx, rdb)
+func (l *limitCommand) fits(ctx context.Context, to hybridlimit.Limit) error {
+	live, err := l.roll(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // heard tells the cause
 	}

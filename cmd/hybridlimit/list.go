@@ -14,8 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -52,43 +50,37 @@ func list(fs *flag.FlagSet, c *connection) job {
 	fs.IntVar(&l.show, "n", 20, "number of `keys` to show per limiter, 1 to 1000; these are the first keys that SCAN returns")
 	fs.Var(&l.limit, "limit", "needs -name: the `limit` of the keys, such as \"100/s burst 200\", to show the units left now")
 	l.add(fs)
-	return func(ctx context.Context, args []string, out *printer) error {
-		var bad hybridlimit.Violations
-		c.check(&bad)
-		l.check(&bad)
-		arguments(&bad, args, 0, 0, "must be none; -name selects a limiter")
+	var j job
+	j.check = func(bad *hybridlimit.Violations, args []string) {
+		l.check(bad)
+		arguments(bad, args, 0, 0, "must be none; -name selects a limiter")
 		if l.show < 1 || l.show > 1000 {
 			bad.Add("-n", l.show, "must be 1 to 1000")
 		}
 		if l.limit.set && c.name == "" {
 			bad.Add("-limit", l.limit.String(), "needs -name, because limiters differ in their limits")
 		}
-		if err := bad.Err("hybridlimit"); err != nil {
-			return err
-		}
-		rdb, err := c.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer rdb.Close()
-		if err := l.find(ctx, c, rdb); err != nil {
+	}
+	j.do = func(ctx context.Context, _ []string, out *printer) error {
+		if err := l.find(ctx, c); err != nil {
 			return fmt.Errorf("hybridlimit: %w", err)
 		}
-		if err := l.describe(ctx, c, rdb); err != nil {
+		if err := l.describe(ctx, c); err != nil {
 			return fmt.Errorf("hybridlimit: %w", err)
 		}
 		return l.print(out, c)
 	}
+	return j
 }
 
 // find scans for the limiters and their keys.
-func (l *listing) find(ctx context.Context, c *connection, rdb redis.UniversalClient) error {
+func (l *listing) find(ctx context.Context, c *connection) error {
 	match := c.names().Pattern("")
 	if c.name != "" {
 		l.limiters[c.name] = &listed{seen: map[string]bool{}}
 		match = c.names().Pattern(c.name)
 	}
-	return l.run(ctx, c, rdb, match, func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
+	return l.run(ctx, c, match, func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
 		err := l.page(ctx, c, node, keys)
 		return c.name != "" && l.limiters[c.name].more, err
 	})
@@ -96,9 +88,9 @@ func (l *listing) find(ctx context.Context, c *connection, rdb redis.UniversalCl
 
 // page adds the limiters of the keys on a page, and rows for the keys to show.
 func (l *listing) page(ctx context.Context, c *connection, node *redis.Client, keys []string) error {
-	return c.rows(ctx, node, keys, l.takes(c), func(how how, r row) {
+	return c.rows(ctx, node, keys, func(redisKey string, p lua.Part) bool { return l.takes(c, redisKey, p) }, func(r row) {
 		one := l.limiters[r.limiter]
-		switch how {
+		switch r.how {
 		case moved:
 			delete(one.seen, r.redisKey) // the scan may find it on the other node
 			return
@@ -110,25 +102,23 @@ func (l *listing) page(ctx context.Context, c *connection, node *redis.Client, k
 }
 
 // takes adds the limiter of a key, and selects the key if it is to be shown.
-func (l *listing) takes(c *connection) func(redisKey string, p lua.Part) bool {
-	return func(redisKey string, p lua.Part) bool {
-		if c.name != "" && p.Limiter != c.name {
-			return false
-		}
-		one := l.limiters[p.Limiter]
-		if one == nil {
-			one = l.found(p.Limiter)
-		}
-		switch {
-		case one == nil, p.Key == "" || one.seen[redisKey]:
-			return false
-		case len(one.seen) == l.show:
-			one.more = true
-			return false
-		}
-		one.seen[redisKey] = true
-		return true
+func (l *listing) takes(c *connection, redisKey string, p lua.Part) bool {
+	if c.name != "" && p.Limiter != c.name {
+		return false
 	}
+	one := l.limiters[p.Limiter]
+	if one == nil {
+		one = l.found(p.Limiter)
+	}
+	switch {
+	case one == nil, p.Key == "" || one.seen[redisKey]:
+		return false
+	case len(one.seen) == l.show:
+		one.more = true
+		return false
+	}
+	one.seen[redisKey] = true
+	return true
 }
 
 // found adds a limiter, and returns nil if there are too many.
@@ -142,17 +132,9 @@ func (l *listing) found(name string) *listed {
 	return one
 }
 
-// describe reads the processes and the switch of each limiter, and with -limit the
-// units left for its keys.
-func (l *listing) describe(ctx context.Context, c *connection, rdb redis.UniversalClient) error {
-	hubs := hubs{c: c, rdb: rdb, of: map[int]*hybrid.Hub{}}
-	defer hubs.close()
-	calls, err := runner.New(rdb, c.timeout, runner.WithFunctions(c.functions))
-	if err != nil {
-		return err
-	}
-	defer calls.Close()
-	live, err := c.roll(ctx, rdb)
+// describe reads the processes and the switch of each limiter, and with -limit the units left for its keys.
+func (l *listing) describe(ctx context.Context, c *connection) error {
+	live, err := c.roll(ctx)
 	if err != nil {
 		return err
 	}
@@ -164,7 +146,7 @@ func (l *listing) describe(ctx context.Context, c *connection, rdb redis.Univers
 	for name, one := range l.limiters {
 		slices.SortFunc(one.rows, func(a, b row) int { return strings.Compare(a.key, b.key) })
 		one.processes, one.limits = live.processes(name), live.limitsSaid(name)
-		h, err := hubs.with(cmp.Or(live.tags[name], c.tags))
+		h, err := c.hub(cmp.Or(live.tags[name], c.tags))
 		if err != nil {
 			return err
 		}
@@ -181,7 +163,7 @@ func (l *listing) describe(ctx context.Context, c *connection, rdb redis.Univers
 				break
 			}
 			bounded, cancel := context.WithTimeout(ctx, c.timeout)
-			k, err := calls.Look(bounded, r.redisKey, l.limit.limit)
+			k, err := c.calls.Look(bounded, r.redisKey, l.limit.limit)
 			cancel()
 			if err != nil {
 				return err
@@ -194,33 +176,6 @@ func (l *listing) describe(ctx context.Context, c *connection, rdb redis.Univers
 		}
 	}
 	return nil
-}
-
-// hubs is a hub for each number of tags.
-type hubs struct {
-	c   *connection
-	rdb redis.UniversalClient
-	of  map[int]*hybrid.Hub
-}
-
-// with returns the hub with a number of tags.
-func (h hubs) with(tags int) (*hybrid.Hub, error) {
-	if h.of[tags] == nil {
-		one := *h.c
-		one.tags = tags
-		hub, err := one.hub(h.rdb)
-		if err != nil {
-			return nil, err
-		}
-		h.of[tags] = hub
-	}
-	return h.of[tags], nil
-}
-
-func (h hubs) close() {
-	for _, hub := range h.of {
-		hub.Close()
-	}
 }
 
 // listedAnswer is a limiter in the answer for -json.

@@ -1,5 +1,4 @@
-// Hybridlimit is a tool for operators. It shows and changes the state that limiters
-// keep in Redis.
+// Hybridlimit is a tool for operators. It shows and changes the state that limiters keep in Redis.
 //
 //	hybridlimit list
 //	hybridlimit list    -name api -n 100
@@ -23,28 +22,22 @@
 // and -user, -ip, -api-key and -bearer make it as package clientkey does. Each command has
 // -json.
 //
-// The tool is not a process of the fleet: it sends no heartbeats and takes no
-// leases. A process has state that Redis does not have, such as its leases and the
-// units that it owes; the process's debug handler (package hybrid/debug) shows it.
-// List, inspect and top write nothing, with one exception: with -functions, they
-// load a missing library into Redis. Switch and limit change nothing if no process has a
-// limiter of the name, unless -force is set.
+// The tool is not a process of the fleet: it sends no heartbeats and takes no leases. A process has state that Redis
+// does not have, such as its leases and the units that it owes; the process's debug handler (package hybrid/debug)
+// shows it. List, inspect and top write nothing, with one exception: with -functions, they load a missing library into
+// Redis. Switch and limit change nothing if no process has a limiter of the name, unless -force is set.
 //
-// Check reads a file of package limitfile, in JSON, and prints its limits or all of its
-// errors, one a line. It does not connect to Redis, and ends with status 1 if the file
-// is not valid.
+// Check reads a file of package limitfile, in JSON, and prints its limits or all of its errors, one a line. It does not
+// connect to Redis, and ends with status 1 if the file is not valid.
 //
-// The flags -prefix and -hash-secret-file must have the values of HubConfig; with other
-// values the tool looks at other keys. It asks the processes for HubConfig.Tags, and for
-// their limits; -tags and -limit replace the answers. Put a password into the
-// environment (HYBRIDLIMIT_REDIS), because other users can see a program's
-// arguments. The output contains keys.
+// The flags -prefix and -hash-secret-file must have the values of HubConfig; with other values the tool looks at other
+// keys. It asks the processes for HubConfig.Tags, and for their limits; -tags and -limit replace the answers. Put a
+// password into the environment (HYBRIDLIMIT_REDIS), because other users can see a program's arguments. The output
+// contains keys.
 //
-// Some commands scan all keys of Redis: list, top and -digest, and also inspect, switch and
-// limit if the limiter has no process. They use SCAN, page by page and
-// at a bounded rate, on a cluster on each master. The Redis user needs the right to
-// run SCAN and GET. The tool reads API keys and tokens from standard input, never from an
-// argument.
+// Some commands scan all keys of Redis: list, top and -digest, and also inspect, switch and limit if the limiter has no
+// process. They use SCAN, page by page and at a bounded rate, on a cluster on each master. The Redis user needs the
+// right to run SCAN and GET. The tool reads API keys and tokens from standard input, never from an argument.
 //
 // The exit status is
 //
@@ -56,8 +49,10 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -175,7 +170,7 @@ func (c command) run(ctx context.Context, args []string, redisURL string, in io.
 	conn.in = in
 	answer := &printer{}
 	fs.BoolVar(&answer.json, "json", false, "print JSON")
-	do := c.prepare(fs, conn)
+	job := c.prepare(fs, conn)
 	switch err := fs.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		usage()
@@ -184,7 +179,7 @@ func (c command) run(ctx context.Context, args []string, redisURL string, in io.
 		fmt.Fprintf(errOut, "hybridlimit %s -h lists the flags\n", c.name)
 		return 2
 	}
-	err := do(ctx, fs.Args(), answer)
+	err := c.do(ctx, conn, job, fs.Args(), answer)
 	if failed := answer.flush(out); failed != nil && err == nil {
 		err = fmt.Errorf("hybridlimit: the answer cannot be written: %w", failed)
 	}
@@ -201,8 +196,31 @@ func (c command) run(ctx context.Context, args []string, redisURL string, in io.
 	return 1
 }
 
-// redacted returns a writer to w that replaces each argument that contains a URL. If
-// a URL is in a wrong place, an error quotes it, together with its password.
+// do checks all flags and arguments, connects to Redis, and runs the command.
+func (c command) do(ctx context.Context, conn *connection, j job, args []string, out *printer) error {
+	var bad hybridlimit.Violations
+	if !c.offline {
+		conn.check(&bad)
+	}
+	j.check(&bad, args)
+	err := bad.Err("hybridlimit")
+	if j.invalid != nil {
+		err = j.invalid(err)
+	}
+	if err != nil {
+		return err
+	}
+	if !c.offline {
+		if err := conn.open(ctx); err != nil {
+			return err
+		}
+		defer conn.close()
+	}
+	return j.do(ctx, args, out)
+}
+
+// redacted returns a writer to w that replaces each argument that contains a URL. If a URL is in a wrong place, an
+// error quotes it, together with its password.
 func redacted(w io.Writer, args []string) io.Writer {
 	var urls []string
 	add := func(s string) {
@@ -240,9 +258,42 @@ func (r redactor) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// job is a command with its flags.
+type job struct {
+	// check adds a violation for each invalid flag of the command, and for its arguments.
+	check func(bad *hybridlimit.Violations, args []string)
+	// invalid returns the error of the command for that of check, or for nil. Nil: the error stays.
+	invalid func(err error) error
+	do      func(ctx context.Context, args []string, out *printer) error
+}
+
 // arguments adds a violation if the number of arguments is wrong.
 func arguments(bad *hybridlimit.Violations, args []string, least, most int, what string) {
 	if len(args) < least || len(args) > most {
 		bad.Add("arguments", args, what)
 	}
+}
+
+// printer takes the answer of a command, as text and as a value for -json. It writes one of them at the end.
+type printer struct {
+	bytes.Buffer
+	json  bool
+	value any
+}
+
+// sets sets the value for -json.
+func (p *printer) sets(v any) { p.value = v }
+
+// flush writes the answer. A command that failed before it set a value has none.
+func (p *printer) flush(w io.Writer) error {
+	if !p.json {
+		_, err := p.WriteTo(w)
+		return err
+	}
+	if p.value == nil {
+		return nil
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(p.value)
 }

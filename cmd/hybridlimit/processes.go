@@ -14,6 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/groups"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // roll is the processes of a deployment, as their heartbeats count them.
@@ -56,21 +57,20 @@ func (r roll) limitsSaid(limiter string) string {
 	return strings.Join(parts, ", ")
 }
 
-// processes returns N of a limiter. It includes processes whose limiters are not
-// known, as the fleet does.
+// processes returns N of a limiter. It includes processes whose limiters are not known, as the fleet does.
 func (r roll) processes(limiter string) int64 { return r.of[limiter] + r.unknown }
 
-// roll counts the processes of all limiters, of all deployments that findTags has found. It costs two messages, and two for each
-// group of processes with the same limiters.
-func (c *connection) roll(ctx context.Context, rdb redis.UniversalClient) (roll, error) {
+// roll counts the processes of all limiters, of all deployments that findTags has found. It costs two messages, and two
+// for each group of processes with the same limiters.
+func (c *connection) roll(ctx context.Context) (roll, error) {
 	if len(c.all) < 2 {
-		return c.rollOf(ctx, rdb)
+		return c.rollOf(ctx)
 	}
 	all := newRoll()
 	for _, tags := range c.all {
 		one := *c
 		one.tags = tags
-		r, err := one.rollOf(ctx, rdb)
+		r, err := one.rollOf(ctx)
 		if err != nil {
 			return all, err
 		}
@@ -88,11 +88,11 @@ func (c *connection) roll(ctx context.Context, rdb redis.UniversalClient) (roll,
 }
 
 // rollOf is roll for one deployment.
-func (c *connection) rollOf(ctx context.Context, rdb redis.UniversalClient) (roll, error) {
+func (c *connection) rollOf(ctx context.Context) (roll, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	r, names := newRoll(), c.names()
-	text, err := textOf(ctx, rdb, names.Groups())
+	text, err := c.textOf(ctx, names.Groups())
 	if err != nil {
 		return r, err
 	}
@@ -101,15 +101,15 @@ func (c *connection) rollOf(ctx context.Context, rdb redis.UniversalClient) (rol
 		return r, fmt.Errorf("%s: no process can have written %.40q", names.Groups(), text)
 	}
 	for _, id := range ids {
-		now, err := rdb.Time(ctx).Result()
+		now, err := c.rdb.Time(ctx).Result()
 		if err != nil {
 			return r, fmt.Errorf("TIME: %w", err)
 		}
-		n, err := rdb.ZCount(ctx, names.Group(id), strconv.FormatInt(now.UnixMicro(), 10), "+inf").Result()
+		n, err := c.rdb.ZCount(ctx, names.Group(id), strconv.FormatInt(now.UnixMicro(), 10), "+inf").Result()
 		if err != nil {
 			return r, fmt.Errorf("%s: %w", names.Group(id), err)
 		}
-		if text, err = textOf(ctx, rdb, names.GroupNames(id)); err != nil {
+		if text, err = c.textOf(ctx, names.GroupNames(id)); err != nil {
 			return r, err
 		}
 		r.add(groups.Parse(id, text), n)
@@ -145,8 +145,8 @@ func (r *roll) said(limiter, limit string, processes int64) {
 
 // textOf returns the text of a key, or "" if there is none. MGET takes a key of another type for none, so textOf asks
 // once more with GET, for which not every user has the right.
-func textOf(ctx context.Context, rdb redis.UniversalClient, key string) (string, error) {
-	got, err := rdb.MGet(ctx, key).Result()
+func (c *connection) textOf(ctx context.Context, key string) (string, error) {
+	got, err := c.rdb.MGet(ctx, key).Result()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", key, err)
 	}
@@ -154,7 +154,7 @@ func textOf(ctx context.Context, rdb redis.UniversalClient, key string) (string,
 		text, _ := got[0].(string)
 		return text, nil
 	}
-	text, err := rdb.Get(ctx, key).Result()
+	text, err := c.rdb.Get(ctx, key).Result()
 	if err != nil && !errors.Is(err, redis.Nil) && !refused(err) {
 		return "", fmt.Errorf("%s: %w", key, err)
 	}
@@ -165,4 +165,106 @@ func textOf(ctx context.Context, rdb redis.UniversalClient, key string) (string,
 func refused(err error) bool {
 	e, ok := errors.AsType[redis.Error](err)
 	return ok && strings.HasPrefix(e.Error(), "NOPERM")
+}
+
+// deployments is the numbers of tags of the processes of a prefix, and the limiters of each.
+type deployments map[int]map[string]bool
+
+// findTags sets the number of tags to that of the processes which have the limiter, unless -tags says it. Without such
+// processes it is that of the only deployment of the prefix, or else the default. Without a name it also sets all.
+func (c *connection) findTags(ctx context.Context) error {
+	if c.tags > 0 {
+		return nil
+	}
+	d, err := c.deployments(ctx)
+	if err != nil && !refused(err) { // the command tells the cause when it asks again
+		d = nil
+	}
+	all := slices.Sorted(maps.Keys(d))
+	of := slices.DeleteFunc(slices.Clone(all), func(tags int) bool { return c.name != "" && !d[tags][c.name] })
+	switch {
+	case len(of) == 1:
+		c.tags = of[0]
+	case len(of) == 0 && len(all) == 1:
+		c.tags = all[0]
+	case len(of) > 1 && c.name != "":
+		var bad hybridlimit.Violations
+		bad.Add("-tags", 0, fmt.Sprintf("must be one of %v: the processes of limiter %q do not agree on HubConfig.Tags, so they share no state", of, c.name))
+		return bad.Err("hybridlimit")
+	default:
+		c.tags = lua.DefaultTags
+	}
+	if c.name == "" {
+		c.all = of
+	}
+	return nil
+}
+
+// likelyTags is the numbers of tags whose directories of groups the tool looks for: all up to 256, and powers of two.
+// The usual ones come first.
+var likelyTags = func() []int {
+	all := []int{lua.DefaultTags, 1}
+	for tags := 2; tags <= 256; tags++ {
+		all = append(all, tags)
+	}
+	for tags := 512; tags <= lua.MaxTags; tags *= 2 {
+		all = append(all, tags)
+	}
+	return all
+}()
+
+// deployments reads the directories of groups. It costs one message to each server, and one for each group.
+func (c *connection) deployments(ctx context.Context) (deployments, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	of := map[string]int{} // the number of tags of a directory, if its groups do not say it
+	var directories []string
+	for _, tags := range likelyTags {
+		key := lua.Names{Prefix: c.prefix, Tags: tags}.Groups()
+		if _, known := of[key]; !known {
+			of[key], directories = tags, append(directories, key)
+		}
+	}
+	got, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, key := range directories {
+			p.MGet(ctx, key)
+		}
+		return nil
+	})
+	d := deployments{}
+	for i, cmd := range got {
+		values := cmd.(*redis.SliceCmd).Val()
+		if len(values) != 1 || values[0] == nil {
+			continue
+		}
+		text, _ := values[0].(string)
+		_, ids, _ := wire.DecodeGroups(text)
+		if err := c.members(ctx, lua.Names{Prefix: c.prefix, Tags: of[directories[i]]}, ids, d); err != nil {
+			return d, err
+		}
+	}
+	return d, err
+}
+
+// members adds the deployments of the groups of a directory. Groups that do not say their number of tags have that of names.
+func (c *connection) members(ctx context.Context, names lua.Names, ids []string, d deployments) error {
+	for _, id := range ids {
+		text, err := c.textOf(ctx, names.GroupNames(id))
+		if err != nil {
+			return err
+		}
+		said, tags := groups.Parse(id, text), names.Tags
+		if said != nil && said.Tags > 0 && said.Tags <= lua.MaxTags {
+			tags = said.Tags
+		}
+		if d[tags] == nil {
+			d[tags] = map[string]bool{}
+		}
+		if said != nil {
+			for name := range said.Classes {
+				d[tags][name] = true
+			}
+		}
+	}
+	return nil
 }

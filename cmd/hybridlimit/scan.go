@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -11,10 +13,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// walk is a scan of the keys of Redis: page by page, at a bounded rate and for a
-// bounded time.
+// walk is a scan of the keys of Redis: page by page, at a bounded rate and for a bounded time.
 type walk struct {
 	most time.Duration // -for
 	rate int           // -rate, in keys per second
@@ -44,8 +47,8 @@ func (w *walk) check(bad *hybridlimit.Violations) {
 type seen func(ctx context.Context, node *redis.Client, keys []string) (done bool, err error)
 
 // run scans all masters, one after the other, until page is done.
-func (w *walk) run(ctx context.Context, c *connection, rdb redis.UniversalClient, match string, page seen) error {
-	nodes, err := masters(ctx, c.timeout, rdb)
+func (w *walk) run(ctx context.Context, c *connection, match string, page seen) error {
+	nodes, err := c.masters(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,15 +63,15 @@ func (w *walk) run(ctx context.Context, c *connection, rdb redis.UniversalClient
 }
 
 // masters returns the servers that have keys.
-func masters(ctx context.Context, timeout time.Duration, rdb redis.UniversalClient) (nodes []*redis.Client, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func (c *connection) masters(ctx context.Context) (nodes []*redis.Client, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	switch c := rdb.(type) {
+	switch rdb := c.rdb.(type) {
 	case *redis.Client:
-		return []*redis.Client{c}, nil
+		return []*redis.Client{rdb}, nil
 	case *redis.ClusterClient:
 		var mu sync.Mutex // ForEachMaster calls concurrently
-		err = c.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+		err = rdb.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
 			nodes = append(nodes, node)
@@ -79,8 +82,7 @@ func masters(ctx context.Context, timeout time.Duration, rdb redis.UniversalClie
 	return nodes, err
 }
 
-// pageKeys is the largest COUNT of a SCAN. Such a SCAN keeps Redis busy for less
-// than a millisecond.
+// pageKeys is the largest COUNT of a SCAN. Such a SCAN keeps Redis busy for less than a millisecond.
 const pageKeys = 500
 
 // node scans one server. done is true if the whole scan is over.
@@ -112,4 +114,167 @@ func (w *walk) node(ctx context.Context, c *connection, node *redis.Client, matc
 			return true, ctx.Err()
 		}
 	}
+}
+
+// row is one key in the output of list and top.
+type row struct {
+	key    string
+	what   string  // units left, used or queued
+	empty  float64 // sort key of top -by emptiest: a larger number is emptier
+	since  int64   // units debited since the state began
+	per    float64 // units debited per second
+	leased int64   // units in the ledger
+
+	limiter, redisKey, kind string
+
+	how how // the other fields are complete for held only
+
+	age time.Duration // time since the state was written; negative: unknown
+	ttl time.Duration // time until the state expires; negative: unknown, or never
+}
+
+// rowAnswer is a key in an answer for -json.
+type rowAnswer struct {
+	Key     string  `json:"key"`
+	Written string  `json:"when_written"` // units left, used or queued
+	Debited int64   `json:"debited"`
+	Second  float64 `json:"per_second"`
+	Leased  int64   `json:"leased"`
+	Now     string  `json:"left_now,omitempty"`
+}
+
+// answer returns the row for -json.
+func (r row) answer() rowAnswer {
+	return rowAnswer{Key: r.key, Written: r.what, Debited: r.since, Second: r.per, Leased: r.leased}
+}
+
+// ago returns the time since the state was written, as text.
+func (r row) ago() string { return span(r.age, time.Millisecond) }
+
+// span returns a duration as text, or "-" if it is unknown.
+func span(d, to time.Duration) string {
+	if d < 0 {
+		return "-"
+	}
+	return d.Round(to).String()
+}
+
+// of fills in the figures of a state.
+func (r *row) of(s wire.State, now time.Time) {
+	r.since, r.leased = s.Since, s.Out[0]+s.Out[1]
+	if life := now.Sub(time.UnixMicro(max(s.Born, s.Reset))).Seconds(); life > 0 {
+		r.per = float64(s.Since) / max(life, 1)
+	}
+	level := float64(0)
+	if s.Unit > 0 {
+		level, r.age = float64(s.Level)/float64(s.Unit), now.Sub(time.UnixMicro(s.Last))
+	}
+	r.kind = kindOf(s)
+	switch r.kind {
+	case "bucket":
+		r.what, r.empty = fmt.Sprintf("%.1f left", level), -level
+	case "queue":
+		r.what, r.empty = fmt.Sprintf("%.1f queued", -level), -level
+	default:
+		r.what, r.empty = fmt.Sprintf("%d used", s.Cur), float64(s.Cur)
+	}
+}
+
+// callers returns the caller's key for a Redis key, if that is a state of the limiter -name.
+func (c *connection) callers(key string) (string, bool) {
+	p, ok := c.names().Parse(key)
+	return p.Key, ok && p.Limiter == c.name && p.Key != ""
+}
+
+// rows reads the states of the Redis keys on a page that take selects, and calls visit with a row for each of them. It
+// leaves out keys that vanished meanwhile.
+func (c *connection) rows(ctx context.Context, node *redis.Client, keys []string, take func(redisKey string, p lua.Part) bool, visit func(r row)) error {
+	var taken []string
+	var parts []lua.Part
+	for _, k := range keys {
+		if p, ok := c.names().Parse(k); ok && take(k, p) {
+			taken, parts = append(taken, k), append(parts, p)
+		}
+	}
+	rows, err := read(ctx, node, taken)
+	for i, r := range rows {
+		if r.how != vanished {
+			r.limiter, r.key, r.redisKey = parts[i].Limiter, parts[i].Key, taken[i]
+			visit(r)
+		}
+	}
+	return err
+}
+
+// how is the result of reading the state of a key that SCAN returned.
+type how int
+
+const (
+	held     how = iota // the key has a state
+	odd                 // this version cannot read the state
+	moved               // the key has moved to another node, or is moving
+	vanished            // the key no longer exists
+)
+
+// read reads the states of keys on one server, without the names of the rows. The keys are in many slots, so that each needs commands of its own.
+func read(ctx context.Context, node *redis.Client, keys []string) ([]row, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	texts, entries, ttls := make([]*redis.StringCmd, len(keys)), make([]*redis.IntCmd, len(keys)), make([]*redis.DurationCmd, len(keys))
+	var clock *redis.TimeCmd
+	cmds, err := node.Pipelined(ctx, func(p redis.Pipeliner) error {
+		clock = p.Time(ctx)
+		for i, k := range keys {
+			texts[i], entries[i], ttls[i] = p.Get(ctx, k), p.ZCard(ctx, k), p.PTTL(ctx, k) // GET or ZCARD fails, depending on the type
+		}
+		return nil
+	})
+	if err := failed(cmds, err); err != nil {
+		return nil, err
+	}
+	rows := make([]row, len(keys))
+	for i := range keys {
+		r := &rows[i]
+		r.age, r.ttl = -1, ttls[i].Val()
+		switch st, ok := wire.DecodeState(texts[i].Val()); {
+		case gone(texts[i].Err()) || gone(entries[i].Err()) || gone(ttls[i].Err()):
+			r.how = moved
+		case ok:
+			r.of(st, clock.Val())
+		case texts[i].Err() == nil:
+			r.how = odd
+		case entries[i].Err() == nil && entries[i].Val() > 0:
+			n := entries[i].Val()
+			r.kind, r.what, r.empty = "log", fmt.Sprintf("%d entries", n), float64(n)
+		default:
+			r.how = vanished
+		}
+	}
+	return rows, nil
+}
+
+// failed returns the first error of a pipeline that is not about a single key. The pipeline itself returns only its
+// first error: an expected one may hide another.
+func failed(cmds []redis.Cmder, err error) error {
+	errs := []error{err}
+	for _, cmd := range cmds {
+		errs = append(errs, cmd.Err())
+	}
+	for _, e := range errs {
+		if e != nil && !expected(e) && !gone(e) {
+			return e
+		}
+	}
+	return nil
+}
+
+// expected reports whether an error means that a key no longer exists, or is of the other type.
+func expected(err error) bool {
+	return errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "WRONGTYPE")
+}
+
+// gone reports whether an error means that a key has moved to another node since SCAN returned it, or is moving.
+func gone(err error) bool {
+	return err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "TRYAGAIN"))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -44,10 +45,9 @@ func top(fs *flag.FlagSet, c *connection) job {
 	fs.StringVar(&r.by, "by", "busiest", "`order`: busiest (units per second since the key's state began), emptiest (units left when the state was last written: the keys that are denied most) or running (permits held, of a limiter of calls in flight; needs -name)")
 	fs.IntVar(&r.show, "n", 20, "number of `keys` to show for a limiter, 1 to 1000")
 	r.add(fs)
-	return func(ctx context.Context, args []string, out *printer) error {
-		var bad hybridlimit.Violations
-		c.check(&bad)
-		arguments(&bad, args, 0, 0, "must be none")
+	var j job
+	j.check = func(bad *hybridlimit.Violations, args []string) {
+		arguments(bad, args, 0, 0, "must be none")
 		if r.by != "busiest" && r.by != "emptiest" && r.by != "running" {
 			bad.Add("-by", r.by, "must be busiest, emptiest or running")
 		}
@@ -57,26 +57,20 @@ func top(fs *flag.FlagSet, c *connection) job {
 		if r.show < 1 || r.show > 1000 {
 			bad.Add("-n", r.show, "must be 1 to 1000")
 		}
-		r.check(&bad)
-		if err := bad.Err("hybridlimit"); err != nil {
-			return err
-		}
-		rdb, err := c.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer rdb.Close()
-		if r.live, err = c.roll(ctx, rdb); err != nil && !refused(err) {
+		r.check(bad)
+	}
+	j.do = func(ctx context.Context, _ []string, out *printer) (err error) {
+		if r.live, err = c.roll(ctx); err != nil && !refused(err) {
 			return fmt.Errorf("hybridlimit: %w", err)
 		}
 		var found interface {
-			find(ctx context.Context, c *connection, rdb redis.UniversalClient) error
+			find(ctx context.Context, c *connection) error
 			print(out *printer, c *connection) error
 		} = r
 		if r.by == "running" {
 			found = &holdings{ranking: r}
 		}
-		if err := found.find(ctx, c, rdb); err != nil {
+		if err := found.find(ctx, c); err != nil {
 			return fmt.Errorf("hybridlimit: %w", err)
 		}
 		if err := found.print(out, c); err != nil {
@@ -90,19 +84,26 @@ func top(fs *flag.FlagSet, c *connection) job {
 		}
 		return nothing(fmt.Sprintf("no limiter %q is known to this Redis: no key and no process, with -prefix %s and -tags %d", c.name, c.prefix, c.tags))
 	}
+	return j
 }
 
 // find scans for the keys.
-func (r *ranking) find(ctx context.Context, c *connection, rdb redis.UniversalClient) error {
-	return r.run(ctx, c, rdb, c.names().Pattern(c.name), func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
+func (r *ranking) find(ctx context.Context, c *connection) error {
+	return r.run(ctx, c, c.names().Pattern(c.name), func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
 		return false, r.page(ctx, c, node, keys)
 	})
 }
 
 // page ranks the keys on a page.
 func (r *ranking) page(ctx context.Context, c *connection, node *redis.Client, keys []string) error {
-	return c.rows(ctx, node, keys, r.takes(c), func(how how, one row) {
-		switch how {
+	return c.rows(ctx, node, keys, func(redisKey string, p lua.Part) bool {
+		if c.name != "" && p.Limiter != c.name || p.Key == "" || r.seen[redisKey] || r.of[p.Limiter] == nil && len(r.of) == maxListed {
+			return false
+		}
+		r.seen[redisKey] = true // each key once
+		return true
+	}, func(one row) {
+		switch one.how {
 		case moved:
 			r.moved++
 			delete(r.seen, one.redisKey) // the scan may find it on the other node
@@ -110,20 +111,16 @@ func (r *ranking) page(ctx context.Context, c *connection, node *redis.Client, k
 			r.odd++
 		default:
 			r.keys++
-			r.keep(one)
+			if r.of[one.limiter] == nil {
+				r.of[one.limiter] = &ranked{}
+			}
+			of := r.of[one.limiter]
+			of.keys++
+			of.rows = keep(of.rows, one, r.show, func(a, b row) int {
+				return cmp.Or(cmp.Compare(r.rank(b), r.rank(a)), strings.Compare(a.key, b.key))
+			})
 		}
 	})
-}
-
-// takes selects the keys of the limiter, or of all, each once.
-func (r *ranking) takes(c *connection) func(redisKey string, p lua.Part) bool {
-	return func(redisKey string, p lua.Part) bool {
-		if c.name != "" && p.Limiter != c.name || p.Key == "" || r.seen[redisKey] || r.of[p.Limiter] == nil && len(r.of) == maxListed {
-			return false
-		}
-		r.seen[redisKey] = true
-		return true
-	}
 }
 
 // rank is the number to sort by.
@@ -134,21 +131,14 @@ func (r *ranking) rank(one row) float64 {
 	return one.empty
 }
 
-// keep inserts a row in order if it is among the first of its limiter.
-func (r *ranking) keep(one row) {
-	if r.of[one.limiter] == nil {
-		r.of[one.limiter] = &ranked{}
+// keep inserts a value in order if it is among the first, and drops the last of more than most.
+func keep[T any](all []T, one T, most int, order func(a, b T) int) []T {
+	at, _ := slices.BinarySearchFunc(all, one, order)
+	if at >= most {
+		return all
 	}
-	of := r.of[one.limiter]
-	of.keys++
-	at, _ := slices.BinarySearchFunc(of.rows, one, func(a, b row) int {
-		return cmp.Or(cmp.Compare(r.rank(b), r.rank(a)), strings.Compare(a.key, b.key))
-	})
-	if at >= r.show {
-		return
-	}
-	of.rows = slices.Insert(of.rows, at, one)
-	of.rows = of.rows[:min(len(of.rows), r.show)]
+	all = slices.Insert(all, at, one)
+	return all[:min(len(all), most)]
 }
 
 // topAnswer is the answer of top for -json.
@@ -201,4 +191,107 @@ func (r *ranking) summary(out *printer, c *connection) error {
 		fmt.Fprintf(out, "%d more keys have a state that this version cannot read.\n", r.odd)
 	}
 	return nil
+}
+
+// holding is one key of a limiter of calls in flight in the output of top.
+type holding struct {
+	key   string
+	procs int64 // that hold permits
+	wire.Holding
+}
+
+// holdings ranks the keys of a limiter of calls in flight: top -by running.
+type holdings struct {
+	*ranking
+	all []holding
+	now time.Time // of Redis
+}
+
+// find scans for the limiter's keys.
+func (h *holdings) find(ctx context.Context, c *connection) error {
+	return h.run(ctx, c, c.names().HeldPattern(c.name), func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
+		return false, h.page(ctx, c, node, keys)
+	})
+}
+
+// page ranks the limiter's keys on a page.
+func (h *holdings) page(ctx context.Context, c *connection, node *redis.Client, keys []string) error {
+	var found []holding
+	var taken []string
+	for _, k := range keys {
+		if p, ok := c.names().ParseHeld(k); ok && p.Limiter == c.name && !h.seen[k] {
+			h.seen[k] = true
+			found, taken = append(found, holding{key: p.Key}), append(taken, k)
+		}
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	fields, procs := make([]*redis.SliceCmd, len(taken)), make([]*redis.IntCmd, len(taken))
+	var clock *redis.TimeCmd
+	cmds, err := node.Pipelined(ctx, func(p redis.Pipeliner) error {
+		clock = p.Time(ctx)
+		for i, k := range taken {
+			fields[i], procs[i] = p.HMGet(ctx, k, "", "!"), p.HLen(ctx, k)
+		}
+		return nil
+	})
+	if err := failed(cmds, err); err != nil {
+		return err
+	}
+	h.now = clock.Val()
+	for i, k := range taken {
+		values := append(fields[i].Val(), nil, nil)
+		about, there := values[0].(string)
+		state, ok := wire.DecodeHolding(about)
+		switch {
+		case gone(fields[i].Err()) || gone(procs[i].Err()):
+			h.moved++
+			delete(h.seen, k)
+		case ok:
+			found[i].procs, found[i].Holding = procs[i].Val()-1, state
+			if _, marked := values[1].(string); marked {
+				found[i].procs--
+			}
+			h.keys++
+			h.all = keep(h.all, found[i], h.show, func(a, b holding) int {
+				return cmp.Or(cmp.Compare(b.Total, a.Total), strings.Compare(a.key, b.key))
+			})
+		case there || expected(fields[i].Err()):
+			h.odd++
+		}
+	}
+	return nil
+}
+
+// print writes the table and a summary.
+func (h *holdings) print(out *printer, c *connection) error {
+	type held struct {
+		Key       string `json:"key"`
+		Permits   int64  `json:"permits"`
+		Processes int64  `json:"processes"`
+		Refused   bool   `json:"refused"` // a call, in the last second
+	}
+	answer := []held{}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if len(h.all) > 0 {
+		fmt.Fprintln(t, "KEY\tPERMITS HELD\tPROCESSES\tREFUSED\tGRANTS")
+	}
+	now := h.now.UnixMicro()
+	for _, one := range h.all {
+		refused, grants := "-", "yes"
+		if one.Scarce > now {
+			refused = "in the last second"
+		}
+		if one.Learn > now {
+			grants = "in " + (time.Duration(one.Learn-now) * time.Microsecond).Round(time.Millisecond).String()
+		}
+		answer = append(answer, held{one.key, one.Total, one.procs, one.Scarce > now})
+		fmt.Fprintf(t, "%q\t%d\t%d\t%s\t%s\n", one.key, one.Total, one.procs, refused, grants)
+	}
+	out.sets(answer)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return h.summary(out, c)
 }

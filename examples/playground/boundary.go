@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,21 +11,18 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// The attack on the border of two windows: a burst right before the border and a
-// burst right after it, on a fixed and on a sliding window at once. Each burst
-// alone is within the limit.
+// The attack on the border of two windows: a burst right before the border and a burst right after it, on a fixed and
+// on a sliding window at once. Each burst alone is within the limit.
 const (
 	attackRate   = 10
 	attackWindow = 4 * time.Second
 	attackBurst  = 10
 	attackSpread = 15 * time.Millisecond // between two calls of a burst
-	// attackBefore is the time from the begin of the first burst to the border.
-	// On a busy machine a call may be a quarter of a second late and is still
-	// before the border.
+	// attackBefore is the time from the begin of the first burst to the border. On a busy machine a call may be a
+	// quarter of a second late and is still before the border.
 	attackBefore = 400 * time.Millisecond
-	// attackAfter is the time from the border to the begin of the second burst.
-	// In the first tenth of a window the sliding window has no room for a unit
-	// of it.
+	// attackAfter is the time from the border to the begin of the second burst. In the first tenth of a window the
+	// sliding window has no room for a unit of it.
 	attackAfter = 125 * time.Millisecond
 )
 
@@ -78,42 +76,45 @@ func (b *boundary) close() {
 	b.runs.Wait()
 }
 
-// attack begins a run. The run attacks the next border that leaves enough time,
-// and ends a second after that border.
+// attack begins a run. The run attacks the next border that leaves enough time, and ends a second after that border.
 func (b *boundary) attack() error {
 	b.mu.Lock()
-	if b.ctx.Err() != nil {
-		b.mu.Unlock()
+	defer b.mu.Unlock()
+	switch {
+	case b.ctx.Err() != nil:
 		return errEnded
-	}
-	if b.state.Phase == "waiting" || b.state.Phase == "running" {
-		b.mu.Unlock()
+	case b.state.Phase == "waiting" || b.state.Phase == "running":
 		return errRunning
 	}
-	fixed, err := local.New(hybridlimit.FixedWindow(attackRate, attackWindow), local.Config{MaxKeys: 1})
-	if err != nil {
-		b.mu.Unlock()
-		return err
-	}
-	sliding, err := local.New(hybridlimit.SlidingWindow(attackRate, attackWindow), local.Config{MaxKeys: 1})
-	if err != nil {
-		b.mu.Unlock()
-		return err
+	var limiters []*local.Limiter
+	for _, limit := range []hybridlimit.Limit{
+		hybridlimit.FixedWindow(attackRate, attackWindow), hybridlimit.SlidingWindow(attackRate, attackWindow),
+	} {
+		l, err := local.New(limit, local.Config{MaxKeys: 1})
+		if err != nil {
+			return err
+		}
+		limiters = append(limiters, l)
 	}
 	now := time.Now()
 	border := time.Unix(0, (now.Add(2*attackBefore).UnixNano()/int64(attackWindow)+1)*int64(attackWindow))
 	b.state.Phase, b.state.Border, b.state.Lanes = "waiting", border.UnixMilli(), emptyLanes()
-	b.runs.Go(func() { b.run(now, border, []*local.Limiter{fixed, sliding}) })
-	b.mu.Unlock()
-	b.tell("waiting")
+	b.runs.Go(func() { b.run(now, border, limiters) })
 	return nil
 }
 
-// run makes the calls. Times are measured from now on by the monotonic clock,
-// like those of the limiters.
+// run makes the calls. Times are measured from now on by the monotonic clock, like those of the limiters.
 func (b *boundary) run(now, border time.Time, limiters []*local.Limiter) {
+	b.tell("waiting")
 	toBorder := border.Sub(now)
-	at := func(d time.Duration) bool { return sleep(b.ctx, time.Until(now.Add(toBorder+d))) }
+	at := func(d time.Duration) bool {
+		select {
+		case <-time.After(time.Until(now.Add(toBorder + d))):
+			return true
+		case <-b.ctx.Done():
+			return false
+		}
+	}
 	for _, from := range []time.Duration{-attackBefore, attackAfter} {
 		for i := range attackBurst {
 			if !at(from + time.Duration(i)*attackSpread) {
@@ -125,17 +126,6 @@ func (b *boundary) run(now, border time.Time, limiters []*local.Limiter) {
 	}
 	if at(time.Second) {
 		b.tell("done")
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(max(d, 0))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -184,11 +174,9 @@ func (b *boundary) look() boundaryState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.state
-	s.Now = time.Now().UnixMilli()
-	s.Lanes = make([]lane, len(b.state.Lanes))
-	for i, l := range b.state.Lanes {
-		l.Dots = append([]dot{}, l.Dots...)
-		s.Lanes[i] = l
+	s.Now, s.Lanes = time.Now().UnixMilli(), slices.Clone(s.Lanes)
+	for i := range s.Lanes {
+		s.Lanes[i].Dots = append([]dot{}, s.Lanes[i].Dots...)
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"time"
 )
 
 // bound is a measured excess with the promised bound, as the page shows it.
@@ -14,8 +15,8 @@ type bound struct {
 	Verdict  string  `json:"verdict"`  // holds, broken, none
 }
 
-// watch measures the excess of the fleet over its rate, over all intervals
-// since it was made, and compares it with the guarantees of package hybrid.
+// watch measures the excess of the fleet over its rate, over all intervals since it was made, and compares it with the
+// guarantees of package hybrid.
 type watch struct {
 	settings settings
 	from     int // first cell
@@ -46,16 +47,14 @@ func (w *watch) fleet(processes int, credit int64) {
 	w.processes, w.credit = max(w.processes, processes), max(w.credit, credit)
 }
 
-// outage begins to count the units that processes admit alone. known is the
-// smallest N among them.
+// outage begins to count the units that processes admit alone. known is the smallest N among them.
 func (w *watch) outage(now int, known int64) {
 	w.known, w.steady, w.disturbed = max(known, 1), true, false
 	w.alone = newExcess(float64(w.settings.Rate)*w.aloneFactor(), max(now, w.from))
 }
 
-// aloneFactor returns the sum of the shares, in limits. It is one, or more if a
-// process underestimates the fleet, or if shares are below their minimum of one
-// unit.
+// aloneFactor returns the sum of the shares, in limits. It is one, or more if a process underestimates the fleet, or if
+// shares are below their minimum of one unit.
 func (w *watch) aloneFactor() float64 {
 	n := float64(w.processes)
 	return max(1, n/float64(w.known), n/float64(w.settings.Burst))
@@ -69,9 +68,8 @@ func (w *watch) add(p placed, now int) {
 	w.waiting.naive = feedTo(w.naive, w.waiting.naive, now)
 }
 
-// feedTo adds the cells before now and returns the admissions of later cells.
-// An admission that was recorded too late for its cell is counted in the next
-// open cell, so it counts in fewer intervals.
+// feedTo adds the cells before now and returns the admissions of later cells. An admission that was recorded too late
+// for its cell is counted in the next open cell, so it counts in fewer intervals.
 func feedTo(x *excess, as []admission, now int) []admission {
 	if x == nil {
 		return nil
@@ -110,12 +108,12 @@ func (w *watch) bounds() []bound {
 	}
 	all := []bound{shared}
 	if w.alone != nil {
-		alone := bound{Name: "alone", Measured: w.alone.worst}
+		alone := bound{Name: "alone", Measured: w.alone.worst, Verdict: "none"}
 		switch {
 		case w.disturbed:
-			alone.Verdict, alone.Why = "none", "the fleet was changed during the outage: a new process begins with a whole share"
+			alone.Why = "the fleet was changed during the outage: a new process begins with a whole share"
 		case !w.steady:
-			alone.Verdict, alone.Why = "none", "Redis answers, but later than MaxWait (20ms)"
+			alone.Why = "Redis answers, but later than MaxWait (20ms)"
 		default:
 			alone.Allowed = math.Ceil(float64(w.settings.Burst) * w.aloneFactor())
 			alone.Why = fmt.Sprintf("%d × burst/%d", w.processes, w.known)
@@ -138,3 +136,63 @@ func (b *bound) judge() {
 		b.Verdict = "broken"
 	}
 }
+
+// cellTime is the resolution of the times of admissions.
+const cellTime = 10 * time.Millisecond
+
+// admission is units admitted by calls that began in one cell and ended in another, mostly the same one. The decision
+// was at some time in between.
+type admission struct {
+	began, ended int
+	units        int64
+}
+
+// excess finds the most units admitted above rate × length, over all intervals of whole cells. It never overstates: a
+// unit counts only for intervals in which it was certainly admitted. It may understate by up to rate × 2 cells, the
+// part of an interval that starts and ends within cells.
+//
+// It processes the cells in order. The worst interval that ends with a cell begins where the worst interval of the
+// previous cell began, or with this cell. For calls without duration one number would be enough. Here there is one
+// number for each start that a call may straddle. It needs constant memory, and one addition for each start and cell.
+type excess struct {
+	perCell float64 // units
+	from    int     // first cell that counts
+	next    int     // the next cell to add
+	starts  [straddle]float64
+	older   float64 // the largest value of all earlier starts
+	worst   float64
+}
+
+// straddle is the largest number of cells of a counted call: 2 s, a hundred times the wait of a decision for Redis. A
+// longer call is left out.
+const straddle = 200
+
+func newExcess(rate float64, from int) *excess {
+	return &excess{perCell: rate * cellTime.Seconds(), from: from, next: from}
+}
+
+// add adds the next cell, with the admissions that ended in it.
+func (x *excess) add(as []admission) {
+	c := x.next
+	x.next++
+	slot := c % straddle
+	x.older = max(x.older, x.starts[slot]) // of cell c - straddle
+	x.starts[slot] = 0
+	for _, a := range as {
+		if a.units <= 0 || a.began < x.from || a.began <= c-straddle {
+			continue
+		}
+		x.older += float64(a.units)
+		for s := c - straddle + 1; s <= min(a.began, c); s++ {
+			x.starts[mod(s)] += float64(a.units)
+		}
+	}
+	x.older -= x.perCell
+	x.worst = max(x.worst, x.older)
+	for i := range x.starts {
+		x.starts[i] -= x.perCell
+		x.worst = max(x.worst, x.starts[i])
+	}
+}
+
+func mod(cell int) int { return ((cell % straddle) + straddle) % straddle }

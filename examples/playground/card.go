@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,8 +18,7 @@ import (
 // visitor is the key of all requests to a card. All pages and curl share it.
 const visitor = "visitor"
 
-// card is one algorithm, perhaps with classes: a limiter behind httplimit, and the
-// data for its drawing.
+// card is one algorithm, perhaps with classes: a limiter behind httplimit, and the data for its drawing.
 type card struct {
 	id    string
 	title string
@@ -24,12 +27,12 @@ type card struct {
 	limiter *local.Limiter
 	classes []*callClass // of requests; nil: all are alike
 	quick   http.Handler // for the page: it reports the delay of a queue and does not wait
-	slow    http.Handler // for /try: it behaves like a service
+	serve   http.Handler // for /try: it behaves like a service, for curl too
 	changed func()       // called after each change
 
 	mu      sync.Mutex
 	windows pastWindows
-	answers []answer
+	answers []answer // only the last one is shown
 	dots    []dot
 	seq     int64
 	sent    int64
@@ -37,8 +40,7 @@ type card struct {
 	last    string // the result of the last request, with its reason
 }
 
-// answer is the response to a request, with everything that httplimit has
-// written.
+// answer is the response to a request, with everything that httplimit has written.
 type answer struct {
 	Seq     int64       `json:"seq"`
 	Status  int         `json:"status"`
@@ -55,13 +57,10 @@ type dot struct {
 	Class   string `json:"class,omitempty"`
 }
 
-const (
-	maxAnswers = 1   // only the last one is shown
-	maxDots    = 240 // the most that the line shows
-)
+const maxDots = 240 // the most that the line shows
 
-// cardState is the data that the page draws. The browser animates it from there
-// on, so nothing is sent while nothing changes.
+// cardState is the data that the page draws. The browser animates it from there on, so nothing is sent while nothing
+// changes.
 type cardState struct {
 	ID        string       `json:"id"`
 	Title     string       `json:"title"`
@@ -106,7 +105,7 @@ func newCard(id, title string, limit hybridlimit.Limit, changed func(), declared
 	if c.quick, err = c.service(true); err != nil {
 		return nil, err
 	}
-	c.slow, err = c.service(false)
+	c.serve, err = c.service(false)
 	return c, err
 }
 
@@ -129,9 +128,8 @@ func (c *card) service(quick bool) (http.Handler, error) {
 	})), nil
 }
 
-// overheard is the card's limiter, and reports its results to the card. If
-// quick is set, the page shows the delay of a queue and the request does not
-// wait for it.
+// overheard is the card's limiter, and reports its results to the card, so that pages show the effect of a request
+// while it is answered. If quick is set, the page shows the delay of a queue and the request does not wait for it.
 type overheard struct {
 	*local.Limiter
 	card  *card
@@ -139,32 +137,28 @@ type overheard struct {
 	quick bool
 }
 
-// Allow is part of hybridlimit.Limiter.
 func (o *overheard) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
 	return o.AllowN(ctx, key, 1)
 }
 
-// AllowN is part of hybridlimit.Limiter.
 func (o *overheard) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	c := o.card
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	res, err := o.Limiter.AllowN(ctx, key, n)
 	if err == nil {
 		c.note(time.Now(), n, o.class, res)
 	}
-	if h, ok := ctx.Value(heardKey{}).(*hybridlimit.Result); ok {
-		*h = res
-	}
-	if o.quick {
-		res.Delay = 0
+	c.mu.Unlock()
+	if !o.quick {
+		c.changed()
+	} else if delay, ok := ctx.Value(delayKey{}).(*time.Duration); ok {
+		*delay, res.Delay = res.Delay, 0
 	}
 	return res, err
 }
 
-// heardKey is the context key of a *hybridlimit.Result in which the caller of
-// the handler gets the result.
-type heardKey struct{}
+// delayKey is the context key of a *time.Duration in which the caller of the quick handler gets the delay of a queue.
+type delayKey struct{}
 
 // note is called with c.mu held.
 func (c *card) note(now time.Time, n int64, class *callClass, res hybridlimit.Result) {
@@ -182,10 +176,7 @@ func (c *card) note(now time.Time, n int64, class *callClass, res hybridlimit.Re
 			class.passed++
 		}
 	}
-	c.dots = append(c.dots, d)
-	if len(c.dots) > maxDots {
-		c.dots = append(c.dots[:0:0], c.dots[len(c.dots)-maxDots:]...)
-	}
+	c.dots = latest(append(c.dots, d), maxDots)
 	if class != nil {
 		c.last = c.explainClass(class, res)
 	} else {
@@ -193,38 +184,36 @@ func (c *card) note(now time.Time, n int64, class *callClass, res hybridlimit.Re
 	}
 }
 
-// send makes n requests of a class, one after the other, and returns the answers.
-// The class is "" on a card without classes.
+// send makes n requests of a class, one after the other, and returns the answers. The class is "" on a card without
+// classes.
 func (c *card) send(class string, n int) []answer {
 	var answers []answer
 	for range n {
-		var res hybridlimit.Result
-		ctx := context.WithValue(context.Background(), heardKey{}, &res)
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/try/"+c.id, nil)
-		if err != nil { // cannot happen: the URL is a constant and an id of a card
-			panic(err)
-		}
+		// If the browser itself got a 429, it would log an error to its console each time.
+		var delay time.Duration
+		ctx := context.WithValue(context.Background(), delayKey{}, &delay)
+		r, w := httptest.NewRequestWithContext(ctx, http.MethodGet, "/try/"+c.id, nil), httptest.NewRecorder()
 		r.SetPathValue("class", class)
-		w := newRecorder()
 		c.quick.ServeHTTP(w, r)
-		answers = append(answers, w.answer(res))
+		a := answer{Status: w.Code, Headers: [][2]string{}, Body: strings.TrimSpace(w.Body.String()), Delay: delay.Milliseconds()}
+		for _, name := range slices.Sorted(maps.Keys(w.Header())) {
+			for _, v := range w.Header()[name] {
+				a.Headers = append(a.Headers, [2]string{name, v})
+			}
+		}
+		answers = append(answers, a)
 	}
 	c.mu.Lock()
 	for i := range answers {
 		answers[i].Seq = c.seq
 	}
-	c.answers = answers[max(0, len(answers)-maxAnswers):]
+	c.answers = answers[n-1:]
 	if n > 1 {
 		c.last = explainBurst(answers, c.last)
 	}
 	c.mu.Unlock()
 	c.changed()
 	return answers
-}
-
-// serve is the handler of /try. It behaves like a service, for curl too.
-func (c *card) serve(w http.ResponseWriter, r *http.Request) {
-	c.slow.ServeHTTP(&tellFirst{ResponseWriter: w, tell: c.changed}, r)
 }
 
 // reset restores the initial state of the card.
@@ -258,21 +247,19 @@ func (c *card) setLimit(q cardOrder) error {
 		limit.Rate, limit.Period, limit.Burst = q.Rate, time.Duration(q.PeriodMs)*time.Millisecond, q.Burst
 		err = c.limiter.SetLimit(limit)
 	}
-	if err != nil {
-		c.mu.Unlock()
-		return err
+	if err == nil {
+		c.windows.change(time.Now(), c.limit.Period, limit.Period)
+		c.limit, c.last = limit, "The limit is "+limit.String()+". Used units stay used."
+		c.seq++
 	}
-	c.windows.change(time.Now(), c.limit.Period, limit.Period)
-	c.limit = limit
-	c.seq++
-	c.last = "The limit is " + limit.String() + ". Used units stay used."
 	c.mu.Unlock()
-	c.changed()
-	return nil
+	if err == nil {
+		c.changed()
+	}
+	return err
 }
 
-// violations returns the fields that cannot be drawn, with the values that were
-// sent.
+// violations returns the fields that cannot be drawn, with the values that were sent.
 func (q cardOrder) violations(windowed bool) hybridlimit.Violations {
 	var bad hybridlimit.Violations
 	if q.Rate < 1 || q.Rate > 100 {
@@ -291,11 +278,9 @@ func (q cardOrder) violations(windowed bool) hybridlimit.Violations {
 }
 
 func windowed(l hybridlimit.Limit) bool {
-	switch l.Algorithm {
-	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgSlidingLog:
-		return true
-	}
-	return false
+	return slices.Contains([]hybridlimit.Algorithm{
+		hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgSlidingLog,
+	}, l.Algorithm)
 }
 
 func (c *card) state() cardState {
@@ -320,4 +305,58 @@ func (c *card) state() cardState {
 		}
 	}
 	return s
+}
+
+// pastWindows has the units admitted in this window and in the one before, as package local counts them. A limiter
+// reports only the estimate, and the page draws its parts. Windows are aligned to Unix time.
+type pastWindows struct {
+	start     time.Time
+	cur, prev int64
+}
+
+// window is a pastWindows at one time, for the page.
+type window struct {
+	Start int64 `json:"start"` // Unix ms
+	Cur   int64 `json:"cur"`
+	Prev  int64 `json:"prev"`
+}
+
+func (p *pastWindows) advance(now time.Time, period time.Duration) {
+	start := time.Unix(0, now.UnixNano()/int64(period)*int64(period))
+	switch start.Sub(p.start) {
+	case 0:
+		return
+	case period:
+		p.prev = p.cur
+	default:
+		p.prev = 0
+	}
+	p.start, p.cur = start, 0
+}
+
+func (p *pastWindows) add(now time.Time, period time.Duration, n int64) {
+	p.advance(now, period)
+	p.cur += n
+}
+
+func (p *pastWindows) at(now time.Time, period time.Duration) window {
+	p.advance(now, period)
+	return window{p.start.UnixMilli(), p.cur, p.prev}
+}
+
+// estimate returns the estimate of a sliding window, rounded up.
+func (p *pastWindows) estimate(now time.Time, period time.Duration) int64 {
+	p.advance(now, period)
+	left := period - now.Sub(p.start)
+	return p.cur + (p.prev*int64(left)+int64(period)-1)/int64(period)
+}
+
+// change applies a new period, as a sliding window does: the estimate becomes the count of the current window.
+func (p *pastWindows) change(now time.Time, from, to time.Duration) {
+	if from == to {
+		return
+	}
+	n := p.estimate(now, from)
+	*p = pastWindows{}
+	p.add(now, to, n)
 }

@@ -138,7 +138,7 @@ func TestQueueDelays(t *testing.T) {
 			t.Errorf("after %v: %+v", time.Since(began), answers[2])
 		}
 		w := httptest.NewRecorder()
-		c.serve(w, httptest.NewRequest("GET", "/try/test", nil))
+		c.serve.ServeHTTP(w, httptest.NewRequest("GET", "/try/test", nil))
 		if took := time.Since(began); took != 1500*time.Millisecond || w.Code != http.StatusOK {
 			t.Errorf("status %d after %v", w.Code, took)
 		}

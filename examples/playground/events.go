@@ -18,8 +18,7 @@ type event struct {
 	Text string `json:"text"`
 }
 
-// The kinds of events: actions on the page, states of Redis, states of the
-// fleet, and warnings of limiters.
+// The kinds of events: actions on the page, states of Redis, states of the fleet, and warnings of limiters.
 const (
 	kindYou   = "you"
 	kindRedis = "redis"
@@ -29,8 +28,7 @@ const (
 
 const (
 	maxEvents = 200
-	// gather is the time in which equal lines of several processes are
-	// collected into one event.
+	// gather is the time in which equal lines of several processes are collected into one event.
 	gather = 400 * time.Millisecond
 )
 
@@ -46,14 +44,10 @@ type chronicle struct {
 
 // said is a line of one process's limiter.
 type said struct {
-	process int
-	at      time.Time
-	kind    string
-	text    string
-	cause   string
+	process           int
+	at                time.Time
+	kind, text, cause string
 }
-
-func newChronicle(start time.Time) *chronicle { return &chronicle{start: start} }
 
 func (c *chronicle) note(kind, format string, args ...any) event {
 	c.mu.Lock()
@@ -65,10 +59,7 @@ func (c *chronicle) note(kind, format string, args ...any) event {
 func (c *chronicle) add(at time.Time, kind, text string) event {
 	c.seq++
 	e := event{Seq: c.seq, At: at.Sub(c.start).Milliseconds(), Kind: kind, Text: text}
-	c.events = append(c.events, e)
-	if len(c.events) > maxEvents {
-		c.events = slices.Delete(c.events, 0, len(c.events)-maxEvents)
-	}
+	c.events = latest(append(c.events, e), maxEvents)
 	return e
 }
 
@@ -122,31 +113,26 @@ func processes(who []int) string {
 		for j+1 < len(who) && who[j+1] == who[j]+1 {
 			j++
 		}
-		switch j - i {
-		case 0:
-			parts = append(parts, fmt.Sprint(who[i]))
-		case 1:
-			parts = append(parts, fmt.Sprint(who[i]), fmt.Sprint(who[j]))
-		default:
+		if j > i+1 {
 			parts = append(parts, fmt.Sprintf("%d–%d", who[i], who[j]))
+			i = j + 1
+		} else {
+			parts = append(parts, fmt.Sprint(who[i]))
+			i++
 		}
-		i = j + 1
 	}
 	return "Processes " + strings.Join(parts, ", ")
 }
 
-// listener is the slog.Handler of one process's hub. Its few lines become
-// events, with the words of the library.
+// listener is the slog.Handler of one process's hub. Its few lines become events, with the words of the library.
 type listener struct {
 	to      *chronicle
 	process int
 	silent  func() bool // true while the process is paused: its lines are dropped
 }
 
-// Enabled is part of slog.Handler.
 func (l *listener) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
-// Handle is part of slog.Handler.
 func (l *listener) Handle(_ context.Context, r slog.Record) error {
 	if l.silent() {
 		return nil
@@ -172,24 +158,17 @@ func (l *listener) Handle(_ context.Context, r slog.Record) error {
 
 // fallback returns the text about the fallback in the group of a limiter.
 func fallback(attrs []slog.Attr) string {
-	policy, n := "", int64(0)
+	of := map[string]string{}
 	for _, a := range attrs {
-		switch a.Key {
-		case "fallback":
-			policy = a.Value.String()
-		case "fleet":
-			n = a.Value.Int64()
-		}
+		of[a.Key] = a.Value.String()
 	}
-	if policy == "share" && n > 0 {
-		return fmt.Sprintf("; fallback share 1/%d", n)
+	if n := of["fleet"]; of["fallback"] == "share" && n != "" && n != "0" {
+		return "; fallback share 1/" + n
 	}
 	return ""
 }
 
-// WithAttrs is part of slog.Handler. The attributes common to all lines are
-// left out.
+// WithAttrs is part of slog.Handler. The attributes common to all lines are left out.
 func (l *listener) WithAttrs([]slog.Attr) slog.Handler { return l }
 
-// WithGroup is part of slog.Handler.
 func (l *listener) WithGroup(string) slog.Handler { return l }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -56,8 +57,7 @@ func (f *fleet) inflict(q fault) error {
 	return f.do(func() error { f.fault(q); return nil })
 }
 
-// wipe deletes the playground's keys. It scans all keys of Redis, which may be
-// many, so the fleet continues meanwhile.
+// wipe deletes the playground's keys. It scans all keys of Redis, which may be many, so the fleet continues meanwhile.
 func (f *fleet) wipe() error {
 	var before int64
 	err := f.do(func() error {
@@ -75,11 +75,11 @@ func (f *fleet) wipe() error {
 		return fmt.Errorf("playground: %w", err)
 	}
 	return f.do(func() error {
-		if f.store.embedded() {
-			f.note(kindYou, "Redis is wiped: its data of the fleet is deleted.")
-		} else {
-			f.note(kindYou, "Redis is wiped: its data of the fleet is deleted. All other keys are unchanged.")
+		others := ""
+		if !f.store.embedded() {
+			others = " All other keys are unchanged."
 		}
+		f.note(kindYou, "Redis is wiped: its data of the fleet is deleted.%s", others)
 		f.forgets(before)
 		return nil
 	})
@@ -98,25 +98,17 @@ func (f *fleet) fault(q fault) {
 	switch q.Action {
 	case "kill":
 		f.store.set(redisDead, 0)
-		if was == redisDead {
-			return
-		}
-		if f.store.embedded() {
+		switch {
+		case was == redisDead:
+		case f.store.embedded():
 			f.note(kindYou, "Redis is killed%s: connections are reset, and its memory is lost.", length)
-		} else {
+		default:
 			f.note(kindYou, "Redis is cut off%s: connections are reset, and new ones are refused. Redis itself keeps its memory.", length)
-		}
-		if was != redisHung {
-			f.withoutRedis(time.Now())
 		}
 	case "hang":
 		f.store.set(redisHung, 0)
-		if was == redisHung {
-			return
-		}
-		f.note(kindYou, "Redis hangs%s: it accepts commands and does not answer.", length)
-		if was != redisDead {
-			f.withoutRedis(time.Now())
+		if was != redisHung {
+			f.note(kindYou, "Redis hangs%s: it accepts commands and does not answer.", length)
 		}
 	case "slow":
 		f.store.set(redisSlow, time.Duration(q.Ms)*time.Millisecond)
@@ -128,7 +120,6 @@ func (f *fleet) fault(q fault) {
 		f.store.set(redisUp, 0)
 		switch {
 		case was == redisUp:
-			return
 		case was == redisDead && f.store.embedded():
 			f.note(kindYou, "Redis is back, with nothing in it.")
 		case was == redisDead:
@@ -136,6 +127,9 @@ func (f *fleet) fault(q fault) {
 		default:
 			f.note(kindYou, "Redis answers normally again.")
 		}
+	}
+	if f.outage() && was != redisDead && was != redisHung {
+		f.withoutRedis(time.Now())
 	}
 	if was == redisDead && f.store.embedded() && q.Action != "kill" {
 		f.forgets(f.resynced())
@@ -158,16 +152,14 @@ func (f *fleet) outage() bool {
 // withoutRedis begins to count the units that processes admit alone.
 func (f *fleet) withoutRedis(at time.Time) {
 	known := int64(f.settings.Processes)
-	for _, s := range f.slots {
-		if !s.crashed {
-			known = min(known, s.limiter.Stats().Fleet)
-		}
+	for p := range f.alive {
+		known = min(known, p.limiter.Stats().Fleet)
 	}
 	f.watch.outage(f.cell(at), known)
 }
 
 // slot returns the place of a process.
-func (f *fleet) slot(number int) (*slot, error) {
+func (f *fleet) slot(number int) (*process, error) {
 	if number < 1 || number > len(f.slots) {
 		var bad hybridlimit.Violations
 		bad.Add("process", number, fmt.Sprintf("must be 1 to %d", len(f.slots)))
@@ -183,37 +175,29 @@ func (f *fleet) intervene(number int, action string) error {
 		return err
 	}
 	f.inFlight.look(time.Now())
-	wrong := fmt.Errorf("playground: process %d is %s: it cannot %s", number, s.condition(), action)
+	if from, known := map[string][]string{
+		"pause": {"running"}, "resume": {"paused"}, "crash": {"running", "paused"}, "start": {"crashed"},
+	}[action]; known && !slices.Contains(from, s.condition()) {
+		return fmt.Errorf("playground: process %d is %s: it cannot %s", number, s.condition(), action)
+	}
 	switch action {
 	case "pause":
-		if s.condition() != "running" {
-			return wrong
-		}
 		s.pause()
 		f.note(kindYou, "Process %d is paused: it makes no calls, and its connections stand still.", number)
 	case "resume":
-		if s.condition() != "paused" {
-			return wrong
-		}
 		s.resume()
 		f.note(kindYou, "Process %d continues.", number)
 	case "crash":
-		if s.crashed {
-			return wrong
-		}
 		calls := f.inFlight.of(s.flight)
-		f.retire([]*slot{s}, 0)
+		f.retire([]*process{s}, 0)
 		s.crashed = true
 		f.note(kindYou, "Process %d has crashed: its leases are wasted, and its owed units (at most its credit) are never counted.%s", number, crashed(calls.sum()))
 	case "start":
-		if !s.crashed {
-			return wrong
-		}
 		p, err := f.newProcess(number)
 		if err != nil {
 			return err
 		}
-		f.slots[number-1] = &slot{process: p}
+		f.slots[number-1] = p
 		f.note(kindYou, "Process %d is started again. It has no credit before its second heartbeat.", number)
 	default:
 		var bad hybridlimit.Violations
@@ -236,7 +220,7 @@ func crashed(calls int64) string {
 }
 
 // condition returns running, paused or crashed.
-func (s *slot) condition() string {
+func (s *process) condition() string {
 	switch {
 	case s.crashed:
 		return "crashed"

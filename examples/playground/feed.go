@@ -25,18 +25,16 @@ func newFeed() *feed {
 }
 
 const (
-	// backlog is the number of messages that a page may be behind. A page that is
-	// further behind is disconnected. It reconnects by itself and starts with the
-	// current state, so it misses only updates that it could not have drawn in
+	// backlog is the number of messages that a page may be behind. A page that is further behind is disconnected. It
+	// reconnects by itself and starts with the current state, so it misses only updates that it could not have drawn in
 	// time.
 	backlog = 128
 	// maxPages is the largest number of open pages, far more than anybody needs.
 	maxPages = 64
-	// alive is the longest interval between two messages to a page. The page
-	// assumes a loss after two missed messages.
+	// alive is the longest interval between two messages to a page. The page assumes a loss after two missed messages.
 	alive = 20 * time.Second
-	// firstPage is the time for which the load runs before a page is opened, so that
-	// the first page begins with a history.
+	// firstPage is the time for which the load runs before a page is opened, so that the first page begins with a
+	// history.
 	firstPage = 2 * time.Minute
 )
 
@@ -79,8 +77,8 @@ func (f *feed) drop(page chan []byte) {
 	}
 }
 
-// watched reports whether a page is open, was open a moment ago, or may be opened for
-// the first time in a moment. A reload must not count as an absence.
+// watched reports whether a page is open, was open a moment ago, or may be opened for the first time in a moment. A
+// reload must not count as an absence.
 func (f *feed) watched() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,9 +110,8 @@ func (f *feed) open() (chan []byte, error) {
 	return page, nil
 }
 
-// serve handles the connection of a page. The first message is the whole state.
-// It is made after the page was registered, so that the page misses no later
-// message.
+// serve handles the connection of a page. The first message is the whole state. It is made after the page was
+// registered, so that the page misses no later message.
 func (f *feed) serve(w http.ResponseWriter, r *http.Request, everything func() any) {
 	page, err := f.open()
 	if err != nil {
@@ -140,8 +137,8 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request, everything func() a
 	if !write([]byte("retry: 1000\n\n")) || !write(message("hello", everything())) {
 		return
 	}
-	// A regular message lets the page notice that the server has gone, and lets
-	// the server notice that the page has gone.
+	// A regular message lets the page notice that the server has gone, and lets the server notice that the page has
+	// gone.
 	beat := time.NewTicker(alive)
 	defer beat.Stop()
 	for {
@@ -157,5 +154,55 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request, everything func() a
 		case <-r.Context().Done():
 			return
 		}
+	}
+}
+
+// pushEvery is the shortest interval between two pushes of a card: as often as pages draw.
+const pushEvery = 50 * time.Millisecond
+
+// soon calls do when asked: at once, or, if the last call is more recent than every, after that interval. All requests
+// in between are one call.
+type soon struct {
+	every time.Duration
+	do    func()
+
+	mu    sync.Mutex
+	last  time.Time
+	timer *time.Timer // nil: no call is pending
+	ended bool
+}
+
+func (s *soon) ask() {
+	s.mu.Lock()
+	wait := s.every - time.Since(s.last)
+	switch {
+	case s.timer != nil || s.ended:
+	case wait > 0:
+		s.timer = time.AfterFunc(wait, s.now)
+	default:
+		s.last = time.Now()
+		defer s.now()
+	}
+	s.mu.Unlock()
+}
+
+// now is also called when the interval has passed.
+func (s *soon) now() {
+	s.mu.Lock()
+	s.timer, s.last = nil, time.Now()
+	ended := s.ended
+	s.mu.Unlock()
+	if !ended {
+		s.do()
+	}
+}
+
+// end drops a pending call.
+func (s *soon) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if s.timer != nil {
+		s.timer.Stop()
 	}
 }

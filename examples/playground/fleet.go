@@ -3,15 +3,16 @@ package main
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// fleet has the processes that share the limit, and their state. One goroutine
-// owns all of it. Others use do.
+// fleet has the processes that share the limit, and their state. One goroutine owns all of it. Others use do.
 type fleet struct {
 	store   *store
 	log     *chronicle
@@ -24,7 +25,7 @@ type fleet struct {
 
 	start    time.Time
 	settings settings
-	slots    []*slot
+	slots    []*process
 	watch    *watch
 	recount  time.Time // when the new watch begins to count; zero: it already counts
 	samples  []sample
@@ -45,14 +46,6 @@ type fleet struct {
 	reading   atomic.Bool
 }
 
-// slot is a place in the fleet: a process, or a crashed one.
-type slot struct {
-	*process
-	crashed bool
-	before  counts // counts at the last sample
-	sent    int64
-}
-
 // ended has the sums of retired processes, so that totals never fall.
 type ended struct {
 	counts   counts
@@ -66,14 +59,14 @@ var errEnded = errors.New("playground: the fleet has ended")
 func newFleet(s *store, send func(string, any), watched func() bool) (*fleet, error) {
 	now := time.Now()
 	f := &fleet{
-		store: s, log: newChronicle(now), send: send, watched: watched,
+		store: s, log: &chronicle{start: now}, send: send, watched: watched,
 		orders: make(chan func()), quit: make(chan struct{}),
 		start: now, last: now, settings: initial, sleeping: true, gone: ended{stats: map[string][2]int64{}},
 		inFlight: newInFlight(initial.Permits),
 	}
 	f.countAnew(now)
 	if err := f.resize(f.settings.Processes); err != nil {
-		f.end(0)
+		f.retire(f.slots, 0)
 		return nil, err
 	}
 	f.note(kindFleet, "%d processes share %v and %v through Redis, %s.", f.settings.Processes, f.settings.limit(), f.settings.permits(), s.name())
@@ -81,28 +74,22 @@ func newFleet(s *store, send func(string, any), watched func() bool) (*fleet, er
 	return f, nil
 }
 
-// oldLeases is the pause of counting after a change of the limit. Leases of the
-// old limit live for a second.
+// oldLeases is the pause of counting after a change of the limit. Leases of the old limit live for a second.
 const oldLeases = 1200 * time.Millisecond
 
 func (f *fleet) close() {
 	close(f.quit)
 	f.done.Wait()
-	f.end(500 * time.Millisecond)
+	f.retire(f.slots, f.grace())
 }
 
-// end ends all processes in parallel.
-func (f *fleet) end(grace time.Duration) {
-	if state, _ := f.store.condition(); state != redisUp {
-		grace = 0
-	}
-	var all sync.WaitGroup
-	for _, s := range f.slots {
-		if !s.crashed {
-			all.Go(func() { s.end(grace) })
+// alive yields the processes that have not crashed.
+func (f *fleet) alive(yield func(*process) bool) {
+	for _, p := range f.slots {
+		if !p.crashed && !yield(p) {
+			return
 		}
 	}
-	all.Wait()
 }
 
 // do runs an order on the fleet's goroutine, and returns when it is done.
@@ -155,8 +142,8 @@ func (f *fleet) note(kind, format string, args ...any) {
 // steer divides the load among the running processes.
 func (f *fleet) steer() {
 	running := 0
-	for _, s := range f.slots {
-		if !s.crashed && !s.frozen.Load() {
+	for p := range f.alive {
+		if !p.frozen.Load() {
 			running++
 		}
 	}
@@ -165,12 +152,10 @@ func (f *fleet) steer() {
 		each = f.settings.Load * float64(f.settings.Rate) / float64(running)
 		flights = f.settings.CallLoad * float64(f.settings.Permits) / float64(running)
 	}
-	for _, s := range f.slots {
-		if !s.crashed {
-			s.compare.Store(f.settings.Naive)
-			s.load.aim(each)
-			s.flight.aim(flights, f.settings.callTime())
-		}
+	for p := range f.alive {
+		p.compare.Store(f.settings.Naive)
+		p.load.aim(each)
+		p.flight.aim(flights, f.settings.callTime())
 	}
 }
 
@@ -181,7 +166,7 @@ func (f *fleet) resize(n int) error {
 		if err != nil {
 			return err
 		}
-		f.slots = append(f.slots, &slot{process: p})
+		f.slots = append(f.slots, p)
 	}
 	if len(f.slots) > n {
 		f.retire(f.slots[n:], f.grace())
@@ -192,24 +177,13 @@ func (f *fleet) resize(n int) error {
 }
 
 func (f *fleet) newProcess(number int) (*process, error) {
-	var made atomic.Pointer[process]
-	log := &listener{to: f.log, process: number, silent: func() bool {
-		p := made.Load()
-		return p != nil && p.frozen.Load()
-	}}
 	if f.outage() {
 		f.watch.disturbed = true
 	}
-	p, err := startProcess(f.store, processConfig{number: number, settings: f.settings, epoch: f.start, log: log, inFlight: f.inFlight})
-	if err != nil {
-		return nil, err
-	}
-	made.Store(p)
-	return p, nil
+	return startProcess(f, number)
 }
 
-// grace returns the time that a process gets to settle. Without Redis it gets
-// none.
+// grace returns the time that a process gets to settle. Without Redis it gets none.
 func (f *fleet) grace() time.Duration {
 	if state, _ := f.store.condition(); state != redisUp {
 		return 0
@@ -217,44 +191,37 @@ func (f *fleet) grace() time.Duration {
 	return 500 * time.Millisecond
 }
 
-// retire ends processes and adds their counts to gone.
-func (f *fleet) retire(slots []*slot, grace time.Duration) {
+// retire ends processes in parallel and adds their counts to gone.
+func (f *fleet) retire(doomed []*process, grace time.Duration) {
+	doomed = slices.DeleteFunc(slices.Clone(doomed), func(p *process) bool { return p.crashed })
 	var all sync.WaitGroup
 	var unsettled atomic.Int64
-	for _, s := range slots {
-		if s.crashed {
-			continue
-		}
+	for _, p := range doomed {
 		all.Go(func() {
-			if !s.end(grace) {
+			if !p.end(grace) {
 				unsettled.Add(1)
 			}
 		})
 	}
 	all.Wait()
 	f.watch.unsettled += unsettled.Load()
-	for _, s := range slots {
-		if s.crashed {
-			continue
-		}
-		c, when := s.tally.take()
+	for _, p := range doomed {
+		c, when := p.tally.take()
 		f.watch.waiting.add(when)
-		f.gone.counts.add(c)
-		f.gone.add(s.limiter.Stats())
-		f.gone.messages += s.messages()
-		f.gone.resynced += s.limiter.Stats().Resynced
-		s.before, s.sent = counts{}, 0
+		f.gone.counts.add(c, 1)
+		f.gone.add(p.limiter.Stats())
+		f.gone.messages += p.messages()
+		f.gone.resynced += p.limiter.Stats().Resynced
 	}
 }
 
 func (g *ended) add(s hybrid.Stats) {
-	for src, n := range s.Allowed {
-		both := g.stats[src.String()]
-		g.stats[src.String()] = [2]int64{both[0] + n, both[1]}
-	}
-	for src, n := range s.Denied {
-		both := g.stats[src.String()]
-		g.stats[src.String()] = [2]int64{both[0], both[1] + n}
+	for i, counted := range []map[hybridlimit.Source]int64{s.Allowed, s.Denied} {
+		for src, n := range counted {
+			both := g.stats[src.String()]
+			both[i] += n
+			g.stats[src.String()] = both
+		}
 	}
 }
 
@@ -308,39 +275,32 @@ func (f *fleet) wake(now time.Time) {
 func (f *fleet) sampleAt(now time.Time) {
 	state, _ := f.store.condition()
 	s := sample{
-		At: f.clock.ms(), Span: now.Sub(f.last).Milliseconds(),
-		Admitted: make([]int64, len(f.slots)), Calls: make([]int64, len(f.slots)), Sources: make([]int64, len(shownSources)), Redis: state, Rate: f.settings.Rate, Burst: f.settings.Burst,
+		At: f.clock.ms(), Span: now.Sub(f.last).Milliseconds(), Redis: state, Rate: f.settings.Rate, Burst: f.settings.Burst,
+		Admitted: make([]int64, len(f.slots)), Calls: make([]int64, len(f.slots)),
 	}
 	f.last = now
 	var all placed
-	for i, slot := range f.slots {
-		if slot.crashed {
-			continue
-		}
-		c, when := slot.tally.take()
+	var sum counts
+	for p := range f.alive {
+		c, when := p.tally.take()
 		all.add(when)
 		since := c
-		since.sub(slot.before)
-		slot.before = c
-		s.Offered += since.Offered
-		s.Calls[i] = since.Offered
-		s.Admitted[i] = since.admitted()
-		s.Naive += since.Naive
-		for j, n := range since.bySource() {
-			s.Sources[j] += n
-		}
-		sent := slot.messages()
-		s.Messages += sent - slot.sent
-		slot.sent = sent
-		f.watch.fleet(f.settings.Processes, slot.limiter.Stats().Credit)
+		since.add(p.before, -1)
+		sum.add(since, 1)
+		s.Calls[p.number-1], s.Admitted[p.number-1] = since.Offered, since.admitted()
+		sent := p.messages()
+		s.Messages += sent - p.sent
+		p.before, p.sent = c, sent
+		f.watch.fleet(f.settings.Processes, p.limiter.Stats().Credit)
 	}
+	s.Offered, s.Naive, s.Sources = sum.Offered, sum.Naive, sum.bySource()
 	f.watch.add(all, f.cell(now))
 	if !f.busy() && s.Offered == 0 {
 		return // the charts stand still
 	}
 	f.seq++
 	s.Seq = f.seq
-	f.samples = latest(append(f.samples, s))
+	f.samples = latest(append(f.samples, s), maxSamples)
 	f.send("sample", s)
 }
 
@@ -355,13 +315,12 @@ func (f *fleet) tell() {
 
 // lookAtMembers logs when all processes agree on another N.
 func (f *fleet) lookAtMembers() {
-	n := int64(0)
-	var credit int64
-	for _, s := range f.slots {
-		if s.crashed || s.frozen.Load() {
+	var n, credit int64
+	for p := range f.alive {
+		if p.frozen.Load() {
 			continue
 		}
-		st := s.limiter.Stats()
+		st := p.limiter.Stats()
 		if n != 0 && st.Fleet != n {
 			return
 		}

@@ -1,8 +1,14 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"math"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
 // fleetState is the fleet as the page shows it, without the data of samples.
@@ -25,13 +31,10 @@ type redisState struct {
 }
 
 type processState struct {
-	Number  int    `json:"number"`
-	State   string `json:"state"`
-	N       int64  `json:"n"`
-	Credit  int64  `json:"credit"`
-	Breaker string `json:"breaker"`
-	Held    int64  `json:"held"`
-	Owed    int64  `json:"owed"`
+	processStats
+	State string `json:"state"`
+	Held  int64  `json:"held"`
+	Owed  int64  `json:"owed"`
 }
 
 // totals are the sums over all processes since the start.
@@ -56,11 +59,11 @@ func (f *fleet) look() fleetState {
 	sum := f.gone.counts
 	out.Totals.Messages = f.gone.messages
 	for _, s := range f.slots {
-		p := processState{Number: s.number, State: s.condition()}
+		p := processState{processStats: processStats{Number: s.number}, State: s.condition()}
 		if !s.crashed {
 			st := s.limiter.Stats()
-			p.N, p.Credit, p.Breaker, p.Held, p.Owed = st.Fleet, st.Credit, st.Breaker.String(), st.Held, st.Owed
-			sum.add(s.before)
+			p.processStats, p.Held, p.Owed = s.stats(), st.Held, st.Owed
+			sum.add(s.before, 1)
 			out.Totals.Messages += s.sent
 		}
 		out.Processes = append(out.Processes, p)
@@ -71,8 +74,8 @@ func (f *fleet) look() fleetState {
 	return out
 }
 
-// libraryStats has the counts of the limiters themselves, summed over all
-// processes since the start, and the state of the running ones.
+// libraryStats has the counts of the limiters themselves, summed over all processes since the start, and the state of
+// the running ones.
 type libraryStats struct {
 	Sources   map[string][2]int64 `json:"sources"` // by source: allowed and denied
 	Messages  int64               `json:"messages"`
@@ -86,19 +89,18 @@ type processStats struct {
 	Breaker string `json:"breaker"`
 }
 
+func (p *process) stats() processStats {
+	s := p.limiter.Stats()
+	return processStats{p.number, s.Fleet, s.Credit, s.Breaker.String()}
+}
+
 func (f *fleet) stats() libraryStats {
-	all := ended{stats: map[string][2]int64{}, messages: f.gone.messages}
-	for src, both := range f.gone.stats {
-		all.stats[src] = both
-	}
+	all := ended{stats: maps.Clone(f.gone.stats), messages: f.gone.messages}
 	var each []processStats
-	for _, s := range f.slots {
-		if !s.crashed {
-			st := s.limiter.Stats()
-			all.add(st)
-			all.messages += s.messages()
-			each = append(each, processStats{s.number, st.Fleet, st.Credit, st.Breaker.String()})
-		}
+	for p := range f.alive {
+		all.add(p.limiter.Stats())
+		all.messages += p.messages()
+		each = append(each, p.stats())
 	}
 	return libraryStats{all.stats, all.messages, each}
 }
@@ -113,16 +115,74 @@ type history struct {
 	Start   int64          `json:"start"`   // Unix ms
 }
 
-func (f *fleet) history() (h history) {
-	err := f.do(func() error {
-		h = history{
-			State: f.look(), Samples: append([]sample{}, f.samples...), Flights: append([]flightSample{}, f.flights...), Events: f.log.all(),
-			Sources: sourceNames(), Start: f.start.UnixMilli(),
-		}
+func (f *fleet) history() history {
+	h := history{Sources: sourceNames()}
+	_ = f.do(func() error { // fails only at the end of the program; the page then gets an empty history
+		h.State, h.Events, h.Start = f.look(), f.log.all(), f.start.UnixMilli()
+		h.Samples, h.Flights = append([]sample{}, f.samples...), append([]flightSample{}, f.flights...)
 		return nil
 	})
-	if err != nil {
-		h.Sources = sourceNames()
-	}
 	return h
+}
+
+// restoring is the state after Redis has lost its memory, until the fleet has restored it.
+type restoring struct {
+	since    time.Time
+	resynced int64 // the value of resynced before the loss
+}
+
+// resynced returns how often the processes have told Redis something that it had lost. It includes retired processes.
+func (f *fleet) resynced() int64 {
+	n := f.gone.resynced
+	for p := range f.alive {
+		n += p.limiter.Stats().Resynced
+	}
+	return n
+}
+
+// forgets begins to wait until the fleet has told Redis what it has lost. before is the value of resynced before the
+// loss.
+func (f *fleet) forgets(before int64) {
+	f.watch.lost = true
+	f.restored = &restoring{time.Now(), before}
+}
+
+// lookAtMemory logs the state of Redis after the processes have told it what it had lost.
+func (f *fleet) lookAtMemory(now time.Time) {
+	r := f.restored
+	if r == nil || now.Sub(r.since) < 500*time.Millisecond {
+		return
+	}
+	told := f.resynced() - r.resynced
+	closed := true
+	for p := range f.alive {
+		closed = closed && (p.frozen.Load() || p.limiter.Stats().Breaker == breaker.Closed)
+	}
+	// A process that does not tell Redis at once does so within a second.
+	if !closed || told == 0 && now.Sub(r.since) < 2*time.Second {
+		return
+	}
+	limit := f.settings.limit()
+	observer, err := newObserver(f.store, limit)
+	var res hybridlimit.Result
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 250*time.Millisecond)
+		defer cancel()
+		res, err = observer.Peek(ctx, hotKey)
+	}
+	if err != nil {
+		// The first connection may still be to the Redis that died.
+		if now.Sub(r.since) > 10*time.Second {
+			f.restored = nil
+			f.note(kindWarn, "The count in Redis cannot be read: %v.", err)
+		}
+		return
+	}
+	f.restored = nil
+	used := limit.BurstSize() - res.Remaining
+	what := fmt.Sprintf("Restored %d units: the fleet has told Redis what it had lost", used)
+	if told == 0 {
+		what = "There was nothing to restore: by now the lost units would have been refilled"
+	}
+	f.note(kindRedis, "%s; it counts %d of %d units as used.", what, used, limit.BurstSize())
 }

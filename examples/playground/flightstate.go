@@ -95,15 +95,13 @@ func (f *fleet) sampleFlights(now time.Time, span time.Duration) {
 	s := flightSample{
 		Seq: f.flightSeq, At: f.clock.ms(), Span: span.Milliseconds(), Shared: make([]int64, len(f.slots)), Redis: state, Limit: f.settings.Permits,
 	}
-	for i, slot := range f.slots {
-		if !slot.crashed {
-			r := f.inFlight.of(slot.flight)
-			s.Shared[i] = r.Shared
-			s.Alone += r.Alone
-			s.Outlived += r.Outlived
-		}
+	for p := range f.alive {
+		r := f.inFlight.of(p.flight)
+		s.Shared[p.number-1] = r.Shared
+		s.Alone += r.Alone
+		s.Outlived += r.Outlived
 	}
-	f.flights = latest(append(f.flights, s))
+	f.flights = latest(append(f.flights, s), maxSamples)
 	f.send("flight", s)
 }
 
@@ -112,8 +110,8 @@ func (f *fleet) flying() bool {
 	if f.loaded() && f.settings.CallLoad > 0 {
 		return true
 	}
-	for _, s := range f.slots {
-		if !s.crashed && (s.flight.asking.Load() > 0 || f.inFlight.any(s.flight)) {
+	for p := range f.alive {
+		if p.flight.asking.Load() > 0 || f.inFlight.any(p.flight) {
 			return true
 		}
 	}
@@ -145,11 +143,10 @@ func (f *fleet) callNow(number, n int) error {
 
 // explainFlight describes the answer to a call and its reason in one line.
 func explainFlight(f *flight, takes, waited time.Duration, res hybridlimit.Result, err error) string {
-	after := ""
+	after, why := "", ""
 	if waited >= time.Millisecond {
 		after = " after " + short(waited)
 	}
-	why := ""
 	switch {
 	case err != nil:
 		return fmt.Sprintf("Process %d: %v.", f.number, err)
@@ -165,4 +162,63 @@ func explainFlight(f *flight, takes, waited time.Duration, res hybridlimit.Resul
 		return fmt.Sprintf("Process %d: denied%s: Redis grants nothing, and running calls use the process's share of the %d permits.", f.number, after, res.Limit)
 	}
 	return fmt.Sprintf("Process %d: %s. The call takes %s.", f.number, why, short(takes))
+}
+
+// booked has the permits that Redis has given to processes. lua/permits.lua describes the state that it is read from.
+type booked struct {
+	Known   bool  `json:"known"`
+	Permits int64 `json:"permits"`
+	Holders int64 `json:"holders"`  // processes with permits; ended ones count until another process takes their permits off
+	LearnMs int64 `json:"learn_ms"` // time until Redis grants permits again
+}
+
+// readBooked reads the permits in Redis in the background. It bypasses all faults.
+func (f *fleet) readBooked() {
+	if f.reading.Swap(true) {
+		return // the last reading still waits for Redis
+	}
+	f.done.Go(func() {
+		defer f.reading.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), 250*time.Millisecond)
+		defer cancel()
+		b := f.store.booked(ctx)
+		f.booked.Store(&b)
+	})
+}
+
+// heldKey returns the Redis key of the permits. The names of keys are internal to the library, and a later version may
+// change them.
+func (s *store) heldKey() string { return s.prefix + ":v2:{0}:@held:" + flightName + ":" + hotKey }
+
+func (s *store) booked(ctx context.Context) booked {
+	if state, _ := s.condition(); state == redisDead && s.embedded() {
+		return booked{} // no process can ask Redis
+	}
+	p := s.admin.Pipeline()
+	clock := p.Time(ctx)
+	state := p.HGetAll(ctx, s.heldKey())
+	if _, err := p.Exec(ctx); err != nil {
+		return booked{}
+	}
+	return parseBooked(state.Val(), clock.Val())
+}
+
+// parseBooked reads the holdings of a key at a time of Redis.
+func parseBooked(state map[string]string, now time.Time) booked {
+	b := booked{Known: true}
+	var scarce, learn int64
+	if _, err := fmt.Sscanf(state[""], "1 %d %d %d", &b.Permits, &scarce, &learn); err != nil {
+		return b // no process holds permits
+	}
+	b.LearnMs = max(0, (learn-now.UnixMicro())/1000)
+	for process, holding := range state {
+		var permits, number int64
+		if process == "" || process == "!" {
+			continue
+		}
+		if _, err := fmt.Sscanf(holding, "%d %d", &permits, &number); err == nil && permits > 0 {
+			b.Holders++
+		}
+	}
+	return b
 }

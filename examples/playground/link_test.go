@@ -26,7 +26,7 @@ func TestNoConnectionEscapes(t *testing.T) {
 			if _, err := l.dial(t.Context()); err == nil {
 				t.Error("the dial succeeded")
 			}
-			if len(l.all()) != 0 {
+			if len(s.open(l)) != 0 {
 				t.Error("the connection is registered")
 			}
 			if _, err := theirs.Read(make([]byte, 1)); err == nil {

@@ -1,15 +1,13 @@
-// Playground is a page that shows rate limiters at work. Each algorithm is a
-// card with buttons, and so is a limit with classes. A fleet of hybrid limiters
-// runs under load, and so do calls in flight. The buttons kill, hang, slow and wipe
+// Playground is a page that shows rate limiters at work. Each algorithm is a card with buttons, and so is a limit with
+// classes. A fleet of hybrid limiters runs under load, and so do calls in flight. The buttons kill, hang, slow and wipe
 // its Redis. It needs only Go and a browser.
 //
 //	go run ./examples/playground
 //	go run ./examples/playground -redis redis://localhost:6379/0
 //
-// The cards are limiters of package local behind httplimit.
-// http://ADDR/try/token-bucket answers like such a service, also to curl. The
-// processes of the fleet are hybrid hubs in this program. Each has its own
-// client and connection, where the faults are injected.
+// The cards are limiters of package local behind httplimit. http://ADDR/try/token-bucket answers like such a service,
+// also to curl. The processes of the fleet are hybrid hubs in this program. Each has its own client and connection,
+// where the faults are injected.
 package main
 
 import (
@@ -89,10 +87,8 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 
 var errURL = errors.New("must be redis://user:password@host:port/db, with %25, %2F and %40 for %, / and @ in the password; the URL is not shown because it may have a password")
 
-// withoutSecret returns the error of a Redis URL without its secrets. If a
-// password is not escaped, parts of it may be in any part of the URL and of the
-// error. So if the URL may have a password, the error has only the expected
-// form.
+// withoutSecret returns the error of a Redis URL without its secrets. If a password is not escaped, parts of it may be
+// in any part of the URL and of the error. So if the URL may have a password, the error has only the expected form.
 func withoutSecret(text string, err error) error {
 	var parse *url.Error
 	switch {
@@ -104,9 +100,8 @@ func withoutSecret(text string, err error) error {
 	return err
 }
 
-// start serves the page until ctx ends. It returns after everything that it
-// started has ended. The one line to out has the address of the page, when the page
-// has a history. The page is served at once, and notes gets its address at once.
+// start serves the page until ctx ends. It returns after everything that it started has ended. The one line to out has
+// the address of the page, when the page has a history. The page is served at once, and notes gets its address at once.
 func start(ctx context.Context, args []string, out, notes io.Writer) error {
 	c, err := parseFlags(args, notes)
 	if err != nil {
@@ -175,8 +170,7 @@ func shown(addr net.Addr) string {
 	return addr.String()
 }
 
-// quiet drops the log lines of go-redis: one for each connection that fails
-// while Redis is away.
+// quiet drops the log lines of go-redis: one for each connection that fails while Redis is away.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

@@ -10,14 +10,12 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// naive is the usual solution for a limit of a fleet. Each process has its own
-// bucket. Every T it pushes its admitted units to Redis and takes over the level
-// from there. Between two pushes each process admits all units that it saw last,
-// so the fleet admits N times as many. Without Redis each process admits the
-// whole limit.
+// naive is the usual solution for a limit of a fleet. Each process has its own bucket. Every T it pushes its admitted
+// units to Redis and takes over the level from there. Between two pushes each process admits all units that it saw
+// last, so the fleet admits N times as many. Without Redis each process admits the whole limit.
 //
-// Its Redis side keeps debt, down to minus one burst. So its long-run rate holds
-// while Redis answers: this is the best form of that limiter.
+// Its Redis side keeps debt, down to minus one burst. So its long-run rate holds while Redis answers: this is the best
+// form of that limiter.
 type naive struct {
 	client *redis.Client
 	key    string
@@ -81,8 +79,8 @@ func (n *naive) run(every time.Duration) {
 // pushTimeout is hybrid.HubConfig.SyncTimeout's zero.
 const pushTimeout = 250 * time.Millisecond
 
-// push sends the admitted units to Redis. A push without an answer is repeated.
-// If only the answer was lost, its units count twice.
+// push sends the admitted units to Redis. A push without an answer is repeated. If only the answer was lost, its units
+// count twice.
 func (n *naive) push() {
 	n.mu.Lock()
 	units, limit := n.pending, n.limit
@@ -122,8 +120,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return string.format('%.6f', level)
 `)
 
-// close ends the limiter like a crash: units that were not pushed are never
-// counted.
+// close ends the limiter like a crash: units that were not pushed are never counted.
 func (n *naive) close() {
 	close(n.stop)
 	n.done.Wait()

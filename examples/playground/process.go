@@ -18,9 +18,8 @@ import (
 // hotKey is the key of all calls of the fleet.
 const hotKey = "user:42"
 
-// process is one process of the fleet: a hub with a limiter of a rate and one of
-// calls in flight, with its own client and link. The naive limiter gets the same
-// calls as the limiter of the rate.
+// process is one process of the fleet: a hub with a limiter of a rate and one of calls in flight, with its own client
+// and link. The naive limiter gets the same calls as the limiter of the rate.
 type process struct {
 	number  int
 	link    *link
@@ -36,93 +35,74 @@ type process struct {
 	frozen  atomic.Bool // paused
 	stop    chan struct{}
 	work    sync.WaitGroup
+
+	// Of the fleet's goroutine.
+	crashed bool
+	before  counts // at the last sample
+	sent    int64  // messages at the last sample
 }
 
-// processConfig has the settings of a process.
-type processConfig struct {
-	number   int
-	settings settings
-	epoch    time.Time // the begin of cell 0
-	log      slog.Handler
-	inFlight *inFlight // of the fleet
-}
-
-func startProcess(s *store, c processConfig) (*process, error) {
-	p := &process{number: c.number, link: newLink(s), load: newLoad(), stop: make(chan struct{}), tally: newTally(c.epoch)}
+func startProcess(f *fleet, number int) (*process, error) {
+	s, at := f.store, f.settings
+	p := &process{number: number, link: newLink(s), load: newLoad(), stop: make(chan struct{}), tally: &tally{epoch: f.start}}
 	p.client = redis.NewClient(s.options(p.link.dial))
-	if err := p.limit(s, c); err != nil {
+	if err := p.limit(f); err != nil {
 		if p.hub != nil {
 			p.hub.Close()
 		}
 		p.client.Close()
 		p.link.cut()
-		return nil, fmt.Errorf("process %d: %w", c.number, err)
+		return nil, fmt.Errorf("process %d: %w", number, err)
 	}
-	p.naive = newNaive(redis.NewClient(s.options(p.link.dial)), s.prefix+":naive", c.settings.limit(), c.settings.limiter().SyncInterval)
+	p.naive = newNaive(redis.NewClient(s.options(p.link.dial)), s.prefix+":naive", at.limit(), at.limiter().SyncInterval)
 	p.work.Go(p.offer)
 	p.work.Go(p.flight.run)
 	return p, nil
 }
 
 // limit makes the hub and its limiters.
-func (p *process) limit(s *store, c processConfig) (err error) {
+func (p *process) limit(f *fleet) (err error) {
 	p.hub, err = hybrid.NewHub(p.client, hybrid.HubConfig{
-		Prefix:    s.prefix,
-		FleetSize: c.settings.Processes,
+		Prefix:    f.store.prefix,
+		FleetSize: f.settings.Processes,
 		Tags:      1, // one Redis, not a Cluster: all keys may share a command
-		Logger:    slog.New(c.log),
+		Logger:    slog.New(&listener{to: f.log, process: p.number, silent: p.frozen.Load}),
 	})
 	if err != nil {
 		return err
 	}
-	if p.limiter, err = p.hub.Limiter(c.settings.limit(), c.settings.limiter()); err != nil {
+	if p.limiter, err = p.hub.Limiter(f.settings.limit(), f.settings.limiter()); err != nil {
 		return err
 	}
-	calls, err := p.hub.Concurrency(c.settings.permits(), hybrid.ConcurrencyConfig{Name: flightName, MaxWait: flightWait})
-	if err != nil {
-		return err
+	calls, err := p.hub.Concurrency(f.settings.permits(), hybrid.ConcurrencyConfig{Name: flightName, MaxWait: flightWait})
+	if err == nil {
+		p.flight = newFlight(p, calls, f.inFlight)
 	}
-	p.flight = newFlight(p, calls, c.inFlight)
-	return nil
+	return err
 }
 
 // batches is the number of batches of calls that may wait for Redis at once.
 const batches = 8
 
-// offer makes the calls of the process. It uses one goroutine as long as no call
-// waits.
+// offer makes the calls of the process. It uses one goroutine as long as no call waits.
 func (p *process) offer() {
-	tick := time.NewTicker(pace)
-	defer tick.Stop()
 	var running sync.WaitGroup
 	defer running.Wait()
 	room := make(chan struct{}, batches)
-	for {
-		select {
-		case <-p.stop:
-			return
-		case <-tick.C:
-		}
-		if p.load.none() {
-			if p.load.rest(tick, p.stop) {
-				return
-			}
-			continue
-		}
-		calls := p.load.due(time.Now())
+	p.load.run(p.stop, func() bool { return true }, func(_ time.Time, calls int) {
 		if calls == 0 || p.frozen.Load() {
-			continue
+			return
 		}
 		select {
 		case room <- struct{}{}:
 			running.Go(func() { p.call(calls); <-room })
 		default: // all batches wait
 		}
-	}
+	})
 }
 
-// messages returns the number of messages to Redis about the rate, and of heartbeats.
-// A message about calls in flight has one op, because they all have one key.
+// messages returns the number of messages to Redis about the rate, and of heartbeats. A message about calls in flight
+// has one op, because they all have one key.
 func (p *process) messages() int64 {
 	return int64(p.hub.Stats().Messages) - p.flight.limiter.Stats().Ops
 }
@@ -146,23 +126,22 @@ func (p *process) call(calls int) {
 
 func (p *process) pause() {
 	p.frozen.Store(true)
-	p.link.pause()
+	p.link.pause(true)
 }
 
 func (p *process) resume() {
-	p.link.resume()
+	p.link.pause(false)
 	p.frozen.Store(false)
 }
 
-// end stops the load and the limiters, and ends the calls in flight. With grace the
-// limiters pay their owed units, give their permits back and leave the fleet. Without
-// grace it ends as in a crash. end reports whether all units were paid.
+// end stops the load and the limiters, and ends the calls in flight. With grace the limiters pay their owed units, give
+// their permits back and leave the fleet. Without grace it ends as in a crash. end reports whether all units were paid.
 func (p *process) end(grace time.Duration) (settled bool) {
 	p.frozen.Store(true) // also in the middle of a batch
 	close(p.stop)
 	if grace > 0 {
 		p.work.Wait() // calls in progress get an answer
-		p.flight.end()
+		p.flight.all.leave(p.flight)
 		ctx, cancel := context.WithTimeout(context.Background(), grace)
 		settled = p.limiter.Shutdown(ctx) == nil // unpaid units are in Stats().Dropped
 		p.hub.Shutdown(ctx)                      // permits that are not given back are free when the process has left
@@ -171,7 +150,7 @@ func (p *process) end(grace time.Duration) (settled bool) {
 		p.link.cut() // a crash resets its connections before anything is settled
 		p.hub.Close()
 		p.work.Wait()
-		p.flight.end()
+		p.flight.all.leave(p.flight)
 	}
 	p.flight.asks.Wait()
 	p.naive.close()
@@ -180,8 +159,70 @@ func (p *process) end(grace time.Duration) (settled bool) {
 	return settled
 }
 
-// newObserver returns a limiter that reads the state of the key in Redis. It
-// bypasses all faults.
+// newObserver returns a limiter that reads the state of the key in Redis. It bypasses all faults.
 func newObserver(s *store, limit hybridlimit.Limit) (*global.Limiter, error) {
 	return global.New(s.admin, limit, global.Config{Prefix: s.prefix, Name: "requests", Tags: 1})
+}
+
+// load is a number of calls a second. One goroutine makes them, and others change their number.
+type load struct {
+	perSecond atomic.Int64  // in thousandths
+	wake      chan struct{} // signals that there may be something to do again
+
+	last time.Time // of the last batch
+	part float64   // of the next call
+}
+
+// pace is the time between two batches of calls. maxLag is the longest delay of the load. Calls that cannot be made in
+// time are dropped.
+const (
+	pace   = 10 * time.Millisecond
+	maxLag = 250 * time.Millisecond
+)
+
+func newLoad() *load { return &load{wake: make(chan struct{}, 1), last: time.Now()} }
+
+// aim sets the number of calls a second.
+func (l *load) aim(perSecond float64) {
+	l.perSecond.Store(int64(perSecond * 1000))
+	l.rouse()
+}
+
+// rouse ends a rest.
+func (l *load) rouse() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // a signal is already pending
+	}
+}
+
+// run calls do once per pace, with the number of calls to make now, until stop is closed. It rests without ticks while
+// there is no load and idle returns true.
+func (l *load) run(stop <-chan struct{}, idle func() bool, do func(now time.Time, calls int)) {
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		if l.perSecond.Load() == 0 && idle() {
+			tick.Stop()
+			select {
+			case <-stop:
+				return
+			case <-l.wake:
+			}
+			tick.Reset(pace)
+			l.last = time.Now()
+			continue
+		}
+		now := time.Now()
+		l.part += float64(l.perSecond.Load()) / 1000 * min(now.Sub(l.last), maxLag).Seconds()
+		l.last = now
+		calls := int(l.part)
+		l.part -= float64(calls)
+		do(now, calls)
+	}
 }

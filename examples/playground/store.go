@@ -25,26 +25,28 @@ const (
 	redisSlow condition = "slow" // each command takes longer
 )
 
-// store is the Redis of the fleet: miniredis in this program, or the user's
-// Redis. Faults are injected on the connections to it (see link), so that the
-// user's Redis is not harmed: if "killed", it only cannot be reached. The
-// embedded Redis loses its memory when it is killed, like a real one without
-// persistence.
+// store is the Redis of the fleet: miniredis in this program, or the user's Redis. Faults are injected on the
+// connections to it (see link), so that the user's Redis is not harmed: if "killed", it only cannot be reached. The
+// embedded Redis loses its memory when it is killed, like a real one without persistence.
 type store struct {
 	opts   *redis.Options // nil: embedded
 	prefix string         // prefix of all keys, new for each run
 
-	mu    sync.Mutex
-	mini  *miniredis.Miniredis // the embedded Redis; nil while it is dead
-	state condition
-	delay time.Duration // of each command while slow
-	links map[*link]struct{}
+	mu      sync.Mutex
+	mini    *miniredis.Miniredis // the embedded Redis; nil while it is dead
+	state   condition
+	delay   time.Duration        // of each command while slow
+	conns   map[*faulty]struct{} // of all links
+	changed chan struct{}        // closed and replaced with each change of state, and of a link
 
 	admin *redis.Client // bypasses all faults
 }
 
 func newStore(opts *redis.Options) *store {
-	s := &store{opts: opts, prefix: "playground-" + rand.Text()[:10], state: redisUp, links: map[*link]struct{}{}}
+	s := &store{
+		opts: opts, prefix: "playground-" + rand.Text()[:10],
+		state: redisUp, conns: map[*faulty]struct{}{}, changed: make(chan struct{}),
+	}
 	if opts == nil {
 		s.mini = newMini()
 	}
@@ -76,13 +78,7 @@ func (s *store) ping(ctx context.Context) error {
 
 func (s *store) close() {
 	s.admin.Close()
-	s.mu.Lock()
-	mini := s.mini
-	s.mini = nil
-	s.mu.Unlock()
-	if mini != nil {
-		mini.Close()
-	}
+	s.set(redisDead, 0)
 }
 
 type dialer func(ctx context.Context) (net.Conn, error)
@@ -122,37 +118,50 @@ func (s *store) dial(ctx context.Context) (net.Conn, error) {
 // refused returns the error of a connection to a port without a listener.
 func refused() error { return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED} }
 
-// set changes the condition. It resets the connections if Redis is now dead. If
-// Redis was hung, it sends the data that was held back.
+// set changes the condition. It resets the connections if Redis is now dead.
 func (s *store) set(c condition, delay time.Duration) {
 	s.mu.Lock()
-	was := s.state
 	s.state, s.delay = c, delay
 	var gone *miniredis.Miniredis
-	if s.opts == nil {
-		switch {
-		case c == redisDead:
-			gone, s.mini = s.mini, nil
-		case s.mini == nil:
-			s.mini = newMini()
-		}
+	switch {
+	case s.opts != nil:
+	case c == redisDead:
+		gone, s.mini = s.mini, nil
+	case s.mini == nil:
+		s.mini = newMini()
 	}
-	links := make([]*link, 0, len(s.links))
-	for l := range s.links {
-		links = append(links, l)
-	}
+	s.wake()
 	s.mu.Unlock()
-	for _, l := range links {
-		switch {
-		case c == redisDead:
-			l.reset()
-		case was == redisHung && c != redisHung:
-			l.release()
-		}
+	if c == redisDead {
+		s.reset(nil)
 	}
 	if gone != nil {
 		gone.Close()
 	}
+}
+
+// wake tells the connections that a condition may have changed. It is called with s.mu held.
+func (s *store) wake() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// reset ends the connections of a link, or of all links if it is nil.
+func (s *store) reset(l *link) {
+	for _, c := range s.open(l) {
+		c.Close()
+	}
+}
+
+func (s *store) open(l *link) (all []*faulty) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		if l == nil || c.link == l {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 func (s *store) condition() (condition, time.Duration) {

@@ -80,8 +80,7 @@ func (p *playground) everything() any {
 	return h
 }
 
-// handler serves the page and executes its orders, after the checks of guarded.
-// host is the host of -addr.
+// handler serves the page and executes its orders, after the checks of guarded. host is the host of -addr.
 func (p *playground) handler(host string) http.Handler {
 	files, err := fs.Sub(web, "web")
 	if err != nil { // cannot happen: it is embedded
@@ -92,143 +91,126 @@ func (p *playground) handler(host string) http.Handler {
 	mux.HandleFunc("GET /feed", func(w http.ResponseWriter, r *http.Request) { p.feed.serve(w, r, p.everything) })
 	mux.HandleFunc("GET /try/{card}", p.try)
 	mux.HandleFunc("GET /try/{card}/{class}", p.try)
-	mux.HandleFunc("POST /api/cards/{card}/send", p.sendRequests)
-	mux.HandleFunc("POST /api/cards/{card}/reset", func(w http.ResponseWriter, r *http.Request) {
-		if c := p.card(w, r); c != nil {
-			reply(w, struct{}{}, c.reset())
-		}
-	})
-	mux.HandleFunc("PUT /api/cards/{card}/limit", p.setCardLimit)
-	mux.HandleFunc("POST /api/reset", func(w http.ResponseWriter, _ *http.Request) {
-		var all error
+	mux.HandleFunc("POST /api/cards/{card}/send", p.ofCard(p.sendRequests))
+	mux.HandleFunc("POST /api/cards/{card}/reset", p.ofCard(func(c *card, _ *http.Request) (any, error) { return done, c.reset() }))
+	mux.HandleFunc("PUT /api/cards/{card}/limit", p.ofCard(func(c *card, r *http.Request) (any, error) {
+		return done, with(r, c.setLimit)
+	}))
+	mux.HandleFunc("POST /api/reset", order(func(*http.Request) (all error) {
 		for _, c := range p.cards {
 			all = errors.Join(all, c.reset())
 		}
-		reply(w, struct{}{}, all)
-	})
-	mux.HandleFunc("POST /api/boundary", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, struct{}{}, p.boundary.attack())
-	})
-	mux.HandleFunc("PATCH /api/fleet/settings", p.changeSettings)
-	mux.HandleFunc("POST /api/fleet/redis", order(p.fleet.inflict))
-	mux.HandleFunc("POST /api/fleet/recount", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, struct{}{}, p.fleet.do(func() error { p.fleet.countAnew(time.Now()); return nil }))
-	})
-	mux.HandleFunc("POST /api/fleet/flights/recount", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, struct{}{}, p.fleet.do(func() error { p.fleet.inFlight.countAnew(); return nil }))
-	})
-	mux.HandleFunc("POST /api/fleet/processes/{number}", p.intervene)
-	mux.HandleFunc("POST /api/fleet/processes/{number}/calls", p.callNow)
-	mux.HandleFunc("GET /api/fleet/stats", func(w http.ResponseWriter, _ *http.Request) {
+		return all
+	}))
+	mux.HandleFunc("POST /api/boundary", order(func(*http.Request) error { return p.boundary.attack() }))
+	mux.HandleFunc("PATCH /api/fleet/settings", order(p.changeSettings))
+	mux.HandleFunc("POST /api/fleet/redis", order(func(r *http.Request) error { return with(r, p.fleet.inflict) }))
+	mux.HandleFunc("POST /api/fleet/recount", order(func(*http.Request) error {
+		return p.fleet.do(func() error { p.fleet.countAnew(time.Now()); return nil })
+	}))
+	mux.HandleFunc("POST /api/fleet/flights/recount", order(func(*http.Request) error {
+		return p.fleet.do(func() error { p.fleet.inFlight.countAnew(); return nil })
+	}))
+	mux.HandleFunc("POST /api/fleet/processes/{number}", ofProcess(p.fleet, func(number int, q intervention) error {
+		return p.fleet.intervene(number, q.Action)
+	}))
+	mux.HandleFunc("POST /api/fleet/processes/{number}/calls", ofProcess(p.fleet, func(number int, q requests) error {
+		return p.fleet.callNow(number, q.N)
+	}))
+	mux.HandleFunc("GET /api/fleet/stats", answers(func(*http.Request) (any, error) {
 		var s libraryStats
 		err := p.fleet.do(func() error { s = p.fleet.stats(); return nil })
-		reply(w, s, err)
-	})
+		return s, err
+	}))
 	return secured(p.guarded(host, mux))
 }
 
-// card returns the card that the path names. If there is none, it answers the
-// request and returns nil.
-func (p *playground) card(w http.ResponseWriter, r *http.Request) *card {
-	for _, c := range p.cards {
-		if c.id == r.PathValue("card") {
-			return c
-		}
+// The orders that have one or two fields.
+type (
+	intervention struct {
+		Action string `json:"action"`
 	}
-	refuse(w, http.StatusNotFound, fmt.Errorf("playground: no card %q", r.PathValue("card")))
-	return nil
-}
-
-// try answers a request to the service of a card. A request without a class, on a
-// card with classes, is not critical.
-func (p *playground) try(w http.ResponseWriter, r *http.Request) {
-	c := p.card(w, r)
-	if c == nil {
-		return
+	requests struct {
+		N int `json:"n"`
 	}
-	if name := r.PathValue("class"); name != "" && c.class(name) == nil {
-		refuse(w, http.StatusNotFound, fmt.Errorf("playground: no class %q of card %q", name, c.id))
-		return
-	}
-	c.serve(w, r)
-}
-
-func (p *playground) sendRequests(w http.ResponseWriter, r *http.Request) {
-	c := p.card(w, r)
-	if c == nil {
-		return
-	}
-	var q struct {
+	classRequests struct {
 		N     int    `json:"n"`
 		Class string `json:"class"`
 	}
-	if !read(w, r, &q) {
-		return
+)
+
+// card returns the card that the path names.
+func (p *playground) card(r *http.Request) (*card, error) {
+	for _, c := range p.cards {
+		if c.id == r.PathValue("card") {
+			return c, nil
+		}
 	}
-	var bad hybridlimit.Violations
-	if q.N < 1 || q.N > 100 {
-		bad.Add("n", q.N, "must be 1 to 100")
-	}
-	c.checkClass(q.Class, &bad)
-	if err := bad.Err("playground"); err != nil {
-		reply(w, nil, err)
-		return
-	}
-	reply(w, map[string]any{"answers": c.send(q.Class, q.N)}, nil)
+	return nil, fmt.Errorf("%w: no card %q", errNotFound, r.PathValue("card"))
 }
 
-func (p *playground) setCardLimit(w http.ResponseWriter, r *http.Request) {
-	c := p.card(w, r)
-	if c == nil {
-		return
-	}
-	var q cardOrder
-	if read(w, r, &q) {
-		reply(w, struct{}{}, c.setLimit(q))
-	}
+// ofCard returns a handler that replies with the result of do for the card of the path.
+func (p *playground) ofCard(do func(*card, *http.Request) (any, error)) http.HandlerFunc {
+	return answers(func(r *http.Request) (any, error) {
+		c, err := p.card(r)
+		if err != nil {
+			return nil, err
+		}
+		return do(c, r)
+	})
 }
 
-// changeSettings changes only the fields that are sent. So two pages that
-// change different fields at once both succeed.
-func (p *playground) changeSettings(w http.ResponseWriter, r *http.Request) {
-	body, err := content(w, r)
-	if err == nil {
-		err = p.fleet.do(func() error {
-			to := p.fleet.settings
-			if err := decode(body, &to); err != nil {
-				return err
-			}
-			return p.fleet.set(to)
-		})
+// try answers a request to the service of a card. A request without a class, on a card with classes, is not critical.
+func (p *playground) try(w http.ResponseWriter, r *http.Request) {
+	c, err := p.card(r)
+	if name := r.PathValue("class"); err == nil && name != "" && c.class(name) == nil {
+		err = fmt.Errorf("%w: no class %q of card %q", errNotFound, name, c.id)
 	}
-	reply(w, struct{}{}, err)
-}
-
-func (p *playground) intervene(w http.ResponseWriter, r *http.Request) {
-	var q struct {
-		Action string `json:"action"`
-	}
-	if number, ok := processOf(w, r); ok && read(w, r, &q) {
-		reply(w, struct{}{}, p.fleet.do(func() error { return p.fleet.intervene(number, q.Action) }))
-	}
-}
-
-func (p *playground) callNow(w http.ResponseWriter, r *http.Request) {
-	var q struct {
-		N int `json:"n"`
-	}
-	if number, ok := processOf(w, r); ok && read(w, r, &q) {
-		reply(w, struct{}{}, p.fleet.do(func() error { return p.fleet.callNow(number, q.N) }))
-	}
-}
-
-// processOf returns the number of the process that the path names. If it is no number,
-// processOf answers the request and returns false.
-func processOf(w http.ResponseWriter, r *http.Request) (number int, ok bool) {
-	number, err := strconv.Atoi(r.PathValue("number"))
 	if err != nil {
-		refuse(w, http.StatusNotFound, fmt.Errorf("playground: %q is not a process", r.PathValue("number")))
-		return 0, false
+		refuse(w, http.StatusNotFound, err)
+		return
 	}
-	return number, true
+	c.serve.ServeHTTP(w, r)
+}
+
+func (p *playground) sendRequests(c *card, r *http.Request) (v any, err error) {
+	err = with(r, func(q classRequests) error {
+		var bad hybridlimit.Violations
+		if q.N < 1 || q.N > 100 {
+			bad.Add("n", q.N, "must be 1 to 100")
+		}
+		c.checkClass(q.Class, &bad)
+		if err := bad.Err("playground"); err != nil {
+			return err
+		}
+		v = map[string]any{"answers": c.send(q.Class, q.N)}
+		return nil
+	})
+	return v, err
+}
+
+// changeSettings changes only the fields that are sent. So two pages that change different fields at once both succeed.
+func (p *playground) changeSettings(r *http.Request) error {
+	body, err := content(r)
+	if err != nil {
+		return err
+	}
+	return p.fleet.do(func() error {
+		to := p.fleet.settings
+		if err := decode(body, &to); err != nil {
+			return err
+		}
+		return p.fleet.set(to)
+	})
+}
+
+// ofProcess returns a handler that reads an order and executes it for the process that the path names.
+func ofProcess[Q any](f *fleet, do func(number int, q Q) error) http.HandlerFunc {
+	return order(func(r *http.Request) error {
+		number, err := strconv.Atoi(r.PathValue("number"))
+		if err != nil {
+			return fmt.Errorf("%w: %q is not a process", errNotFound, r.PathValue("number"))
+		}
+		return with(r, func(q Q) error { return f.do(func() error { return do(number, q) }) })
+	})
 }

@@ -3,6 +3,8 @@ package gate
 import (
 	"context"
 	"errors"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -21,8 +23,8 @@ type Gate struct {
 	uses    []*use // of the limiters and of the Shedder
 }
 
-// New returns a Gate for these limits, which Checked has accepted, and for a Shedder or nil. Call Stands for each of its
-// places in a chain.
+// New returns a Gate for these limits, which Checked has accepted, and for a Shedder or nil. Call Stands for each of
+// its places in a chain.
 func New(kind Kind, limits []Limit, shedder any, failOpen bool, log *Log) *Gate {
 	holds := slices.ContainsFunc(limits, func(l Limit) bool { return l.Holds() })
 	g := &Gate{joint: jointOf(limits), failOpen: failOpen, Log: log, Holds: holds, kind: kind, shedder: shedder}
@@ -42,9 +44,9 @@ type Answer struct {
 	Admits bool  // no part denies, and FailOpen admits a request for which a limiter could not decide
 }
 
-// Ask decides a request, and logs why a limiter could not decide. Permits are acquired first. The limit with Brings is asked when the others have admitted. An admitted
-// request holds its permits until Release. Any other one has them released and its units given back, also after a panic of a limiter
-// or of the logger.
+// Ask decides a request, and logs why a limiter could not decide. Permits are acquired first. The limit with Brings is
+// asked when the others have admitted. An admitted request holds its permits until Release. Any other one has them
+// released and its units given back, also after a panic of a limiter or of the logger.
 func (g *Gate) Ask(ctx context.Context, parts []Part) (a Answer) {
 	held := 0
 	for held < len(parts) && parts[held].Holds() {
@@ -96,8 +98,8 @@ func (g *Gate) askRates(ctx context.Context, parts []Part) Answer {
 	return last
 }
 
-// askTogether asks all limiters in one call. Of several parts that deny, Denied is the one with the longest wait. After a denial the
-// results of the other parts may stay unknown.
+// askTogether asks all limiters in one call. Of several parts that deny, Denied is the one with the longest wait. After
+// a denial the results of the other parts may stay unknown.
 func (g *Gate) askTogether(ctx context.Context, parts []Part) Answer {
 	asks := make([]hybridlimit.Ask, len(parts))
 	for i := range parts {
@@ -127,8 +129,8 @@ func (g *Gate) askTogether(ctx context.Context, parts []Part) Answer {
 	return Answer{Denied: denied, Admits: res.Allowed}
 }
 
-// askInTurn asks the limiters one after the other, from the part of this index on. After a denial the earlier parts get their units
-// back. The same holds after a failure, unless FailOpen admits the request.
+// askInTurn asks the limiters one after the other, from the part of this index on. After a denial the earlier parts get
+// their units back. The same holds after a failure, unless FailOpen admits the request.
 func (g *Gate) askInTurn(ctx context.Context, parts []Part, from int) Answer {
 	a := Answer{Denied: -1}
 	for i := from; i < len(parts); i++ {
@@ -166,9 +168,8 @@ func (p *Part) allow(ctx context.Context) (hybridlimit.Result, error) {
 	return p.limiter().AllowN(ctx, p.Key, p.N)
 }
 
-// unavailable reports whether a limiter decided without Redis: by its fallback,
-// and with ErrUnavailable. An error beside a decision is logged and dropped, for
-// example if units could not be given back. Any other error is returned.
+// unavailable reports whether a limiter decided without Redis: by its fallback, and with ErrUnavailable. An error
+// beside a decision is logged and dropped, for example if units could not be given back. Any other error is returned.
 func (g *Gate) unavailable(ctx context.Context, res hybridlimit.Result, err error, parts []Part) (bool, error) {
 	switch {
 	case err == nil || res.Source == hybridlimit.SourceUnknown:
@@ -186,8 +187,7 @@ type refunder interface {
 	Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
 }
 
-// refunderOf returns the limiter, or the first limiter that it wraps (Unwrap),
-// that is a refunder.
+// refunderOf returns the limiter, or the first limiter that it wraps (Unwrap), that is a refunder.
 func refunderOf(l hybridlimit.Limiter) (refunder, bool) {
 	for {
 		if r, ok := l.(refunder); ok {
@@ -201,13 +201,12 @@ func refunderOf(l hybridlimit.Limiter) (refunder, bool) {
 	}
 }
 
-// giveBackTimeout bounds GiveBack, which continues after the request has ended:
-// the units must be returned even if the client has gone.
+// giveBackTimeout bounds GiveBack, which continues after the request has ended: the units must be returned even if the
+// client has gone.
 const giveBackTimeout = time.Second
 
-// GiveBack returns the units and permits of a request that another limit denied, that
-// could not wait, or that was shed. A limiter that cannot take units back keeps them:
-// they come back as its limit refills.
+// GiveBack returns the units and permits of a request that another limit denied, that could not wait, or that was shed.
+// A limiter that cannot take units back keeps them: they come back as its limit refills.
 func (g *Gate) GiveBack(ctx context.Context, parts []Part) {
 	if len(parts) == 0 {
 		return
@@ -233,8 +232,8 @@ func (g *Gate) GiveBack(ctx context.Context, parts []Part) {
 	}
 }
 
-// GiveBack returns the units of a call that could not wait. It does the same as for
-// a request of a Gate, but drops errors.
+// GiveBack returns the units of a call that could not wait. It does the same as for a request of a Gate, but drops
+// errors.
 func GiveBack(ctx context.Context, l hybridlimit.Limiter, key string, n int64, res *hybridlimit.Result) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
@@ -254,8 +253,150 @@ func refund(ctx context.Context, l hybridlimit.Limiter, key string, n int64, res
 	return err
 }
 
-// uncounted reports whether no limiter counts the units of an admission from this
-// source.
+// uncounted reports whether no limiter counts the units of an admission from this source.
 func uncounted(s hybridlimit.Source) bool {
 	return s == hybridlimit.SourceFallback || s == hybridlimit.SourceStatic || s == hybridlimit.SourceSwitch
+}
+
+// Place asks the Shedder for a place for a request that the limits have admitted. If it gives none, the limits get
+// their units back. The permit is zero if the Shedder failed and FailOpen admits the request.
+func (g *Gate) Place(ctx context.Context, s hybridlimit.Shedder, class string, parts []Part) (hybridlimit.Permit, hybridlimit.Result, error) {
+	permit, res, err := s.Acquire(ctx, class)
+	if err != nil {
+		g.Log.Failed(ctx, err, parts)
+		res.Allowed = g.Passes(ctx, err)
+	}
+	if res.Allowed {
+		return permit, res, nil
+	}
+	g.GiveBack(ctx, parts)
+	return hybridlimit.Permit{}, res, err
+}
+
+// requestErrors are the errors that an invalid key or cost causes.
+var requestErrors = [...]error{
+	hybridlimit.ErrKeyTooLong, hybridlimit.ErrEmptyKey, hybridlimit.ErrCost, hybridlimit.ErrExceedsBurst,
+}
+
+// BadRequest reports whether the request's key or cost caused the error.
+func BadRequest(err error) bool {
+	for _, bad := range requestErrors {
+		if errors.Is(err, bad) {
+			return true
+		}
+	}
+	return false
+}
+
+// misconfigured reports whether LimitFor returned a limit for the key that the limiter rejects.
+func misconfigured(err error) bool {
+	return errors.Is(err, hybridlimit.ErrInvalid) || errors.Is(err, hybridlimit.ErrUnsupported)
+}
+
+// Passes reports whether a request is admitted although a limiter returned err. It lists the errors of a limiter that
+// cannot decide for any key. A client may be able to cause any other error, and could so evade the limit. A client may
+// also choose the deadline of its own request.
+func (g *Gate) Passes(ctx context.Context, err error) bool {
+	if !g.failOpen || ctx.Err() != nil || BadRequest(err) || misconfigured(err) {
+		return false
+	}
+	if errors.Is(err, hybridlimit.ErrUnavailable) || errors.Is(err, hybridlimit.ErrClosed) {
+		return true
+	}
+	_, bounded := ctx.Deadline()
+	return !bounded && errors.Is(err, context.DeadlineExceeded)
+}
+
+// Shape waits until the request's place in all queues has come. If its context ends before, Shape returns the units of
+// all parts and fails. This frees the place at the end of the queue: if others wait behind the request, a later request
+// may start at the same time as another.
+func (g *Gate) Shape(ctx context.Context, parts []Part) error {
+	var delay time.Duration
+	for i := range parts {
+		delay = max(delay, parts[i].Res.Delay)
+	}
+	if delay <= 0 {
+		return nil
+	}
+	if err := Sleep(ctx, delay); err != nil {
+		g.GiveBack(ctx, parts)
+		return err
+	}
+	for i := range parts { // the answer is sent after the delay
+		res := &parts[i].Res
+		res.ResetAfter = max(0, res.ResetAfter-delay)
+	}
+	return nil
+}
+
+// Sleep waits for d, or until ctx ends. It fails at once if ctx's deadline comes before the end of d.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
+		return context.DeadlineExceeded
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// TooLate reports whether ctx ends before a wait is over.
+func TooLate(ctx context.Context, wait time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && time.Until(deadline) < wait
+}
+
+// Longer returns a wait with a random addition of at most this fraction of it, and less than hybridlimit.Never.
+func Longer(wait time.Duration, most float64) time.Duration {
+	if most <= 0 || wait <= 0 {
+		return wait
+	}
+	more := min(most*rand.Float64()*float64(wait), math.MaxInt64/2)
+	if wait += time.Duration(more); wait < 0 {
+		return hybridlimit.Never - 1
+	}
+	return wait
+}
+
+// spread is the most by which a client lengthens the wait that a server names, so that clients do not return at the
+// same time.
+const spread = 0.1
+
+// Spread returns a wait that is up to a tenth longer.
+func Spread(wait time.Duration) time.Duration { return Longer(wait, spread) }
+
+// Enter waits while a server accepts no request, for at most the duration most. blocked returns the rest of that time,
+// which may grow meanwhile. busy is the rest if the request cannot wait for it, and else 0.
+func Enter(ctx context.Context, most time.Duration, blocked func(now time.Time) time.Duration) (waited, busy time.Duration, err error) {
+	for {
+		if ctx.Err() != nil {
+			return waited, 0, ctx.Err()
+		}
+		block := blocked(time.Now())
+		if block <= 0 {
+			return waited, 0, nil
+		}
+		if block > most-waited || TooLate(ctx, block) {
+			return waited, block, nil
+		}
+		if later := Spread(block); later <= most-waited && !TooLate(ctx, later) {
+			block = later
+		}
+		if err := Sleep(ctx, block); err != nil {
+			return waited, 0, err
+		}
+		waited += block
+	}
+}
+
+// OrDefault sets a zero field to its default.
+func OrDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
 }

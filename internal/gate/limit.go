@@ -19,8 +19,7 @@ type Limited interface {
 	AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error)
 }
 
-// Limit is one limit on requests, without the functions that depend on the
-// protocol.
+// Limit is one limit on requests, without the functions that depend on the protocol.
 type Limit struct {
 	Limiter hybridlimit.Limiter // decides
 	Name    string              // overrides the limiter's name if not empty
@@ -33,8 +32,7 @@ type Limit struct {
 // Holds reports whether a request holds permits of the limit while it runs.
 func (l *Limit) Holds() bool { return l.acquirer != nil }
 
-// PolicyName returns the name of the limit's policy. known is false if only a
-// Result has the name.
+// PolicyName returns the name of the limit's policy. known is false if only a Result has the name.
 func (l *Limit) PolicyName() (name string, known bool) {
 	if l.Name != "" {
 		return l.Name, true
@@ -52,6 +50,80 @@ func (l *Limit) Missing(i int, cause error) error {
 		return fmt.Errorf("%w: limits[%d] (%q)", cause, i, name)
 	}
 	return fmt.Errorf("%w: limits[%d]", cause, i)
+}
+
+// Reader is a limit with the functions that read a request of type R.
+type Reader[R any] struct {
+	*Limit
+	Key    func(ctx context.Context, r R) string                    // "": the limit does not apply
+	Cost   func(ctx context.Context, r R) int64                     // nil: 1
+	Of     func(ctx context.Context, r R) (hybridlimit.Limit, bool) // nil: requests bring no limit
+	NoKey  error                                                    // the failure of a request without a key; nil: none
+	Stream bool                                                     // it counts the messages of a stream, whose cost is known later
+}
+
+// PartsOf appends a part for each limit that applies to a request and has a cost other than 0, less the units for which
+// an adapter around has counted it. With classes, the parts are of the request's class. It returns none if no limit
+// applies, and the NoKey of a limit without a key.
+func PartsOf[R any](ctx context.Context, r R, limits []Reader[R], classes bool, class string, around *Mark, parts []Part, none error) ([]Part, error) {
+	applied := false
+	for i := range limits {
+		l := &limits[i]
+		key, n := l.Key(ctx, r), int64(1)
+		if key == "" {
+			if l.NoKey != nil {
+				return parts, l.NoKey
+			}
+			continue
+		}
+		applied = true
+		if l.Cost != nil && !l.Stream {
+			if n = l.Cost(ctx, r); n == 0 {
+				continue
+			}
+		}
+		p := Part{Limit: l.Limit, Index: i, Key: key, N: n, Each: l.Stream}
+		if l.Of != nil {
+			p.Given, p.GivenOK = l.Of(ctx, r)
+		}
+		if classes {
+			p.View = l.Class(class)
+		}
+		if p.Each || around.Rest(&p) {
+			parts = append(parts, p)
+		}
+	}
+	if !applied && len(limits) > 0 {
+		return parts, none
+	}
+	return parts, nil
+}
+
+// CheckedConfig appends the violations of the fields that the Configs of the adapters share.
+func CheckedConfig(bad *hybridlimit.Violations, failure, most uint8, shedder hybridlimit.Shedder, classes bool, jitter float64) {
+	if failure > most {
+		bad.Add("Config.Failure", failure, "must be FailClosed or FailOpen")
+	}
+	if shedder != nil && IsNil(shedder) {
+		bad.Add("Config.Shedder", nil, "must not be a nil pointer")
+	}
+	if shedder != nil && !classes {
+		bad.Add("Config.Class", nil, "is required with Config.Shedder")
+	}
+	if !(jitter >= 0 && jitter <= 1) { // written so that NaN is a violation too
+		bad.Add("Config.Jitter", jitter, "must be 0 to 1")
+	}
+}
+
+// CheckedKey appends the violations of the key of limits[i]. passes reports whether the adapter admits requests without
+// a key, which it calls what.
+func CheckedKey(bad *hybridlimit.Violations, i int, hasKey, required, passes bool, what string) {
+	if !hasKey {
+		bad.Add(fmt.Sprintf("limits[%d].Key", i), nil, "is required")
+	}
+	if required && passes {
+		bad.Add(fmt.Sprintf("limits[%d].Required", i), true, "must be false with Config.NoKey NoKeyPass, which admits "+what+" without a key")
+	}
 }
 
 // Checked appends the violations of limits to bad: of Limiter, Of and Name.
@@ -97,8 +169,8 @@ func Checked(bad *hybridlimit.Violations, limits []Limit) {
 	}
 }
 
-// IsNil reports whether an interface or the pointer in it is nil. A constructor
-// whose error was ignored gives such a pointer.
+// IsNil reports whether an interface or the pointer in it is nil. A constructor whose error was ignored gives such a
+// pointer.
 func IsNil(x any) bool {
 	if x == nil {
 		return true
@@ -107,9 +179,8 @@ func IsNil(x any) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// Order returns the order in which limits are asked: limits of calls in flight come
-// first, because a permit is given back without a trace, and the limit whose requests
-// bring their own comes last.
+// Order returns the order in which limits are asked: limits of calls in flight come first, because a permit is given
+// back without a trace, and the limit whose requests bring their own comes last.
 func Order(limits []Limit) []int {
 	order := make([]int, len(limits))
 	for i := range order {
@@ -130,8 +201,7 @@ func (l *Limit) turn() int {
 	return 1
 }
 
-// jointOf returns the limiter that can ask all limiters of rates without Brings
-// together, or nil.
+// jointOf returns the limiter that can ask all limiters of rates without Brings together, or nil.
 func jointOf(limits []Limit) hybridlimit.Joint {
 	limits = slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return l.Brings || l.Holds() })
 	if len(limits) < 2 {
@@ -162,8 +232,7 @@ type Part struct {
 	View    hybridlimit.Limiter // of the request's class, from Limit.Class; nil: Limit.Limiter
 
 	Res hybridlimit.Result // Source is SourceUnknown if the limiter was not asked or gave no figures
-	// Unavailable is set if the limiter decided by its fallback and returned
-	// ErrUnavailable too.
+	// Unavailable is set if the limiter decided by its fallback and returned ErrUnavailable too.
 	Unavailable bool
 	// Passed is set if the limiter failed and FailOpen admits the request.
 	Passed bool
@@ -218,6 +287,5 @@ func (l *Limit) Class(name string) hybridlimit.Limiter {
 	return nil
 }
 
-// FewParts is the number of limits up to which an adapter keeps a request's parts
-// on the stack.
+// FewParts is the number of limits up to which an adapter keeps a request's parts on the stack.
 const FewParts = 4

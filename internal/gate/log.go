@@ -11,12 +11,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/sometimes"
 )
 
-// logEvery is the time between two log lines of one kind. Failures between
-// them are only counted, because a failing limiter may fail for each request.
+// logEvery is the time between two log lines of one kind. Failures between them are only counted, because a failing
+// limiter may fail for each request.
 const logEvery = time.Second
 
-// Log logs requests that the limiters did not decide normally. No line has
-// a key in it.
+// Log logs requests that the limiters did not decide normally. No line has a key in it.
 type Log struct {
 	to    *slog.Logger
 	names Names
@@ -38,10 +37,9 @@ func NewLog(to *slog.Logger, names Names) *Log {
 	return &Log{to: to, names: names, failure: line(), degradation: line(), ended: line(), keyless: line(), bad: line(), refusal: line()}
 }
 
-// Failed logs a request that was not decided, or whose units were not returned. If
-// the request itself has ended, the limiter has not failed (GaveUp). Each kind of
-// line has its own bound, so that a client that causes one kind cannot hide
-// another.
+// Failed logs a request that was not decided, or whose units were not returned. If the request itself has ended, the
+// limiter has not failed (GaveUp). Each kind of line has its own bound, so that a client that causes one kind cannot
+// hide another.
 func (c *Log) Failed(ctx context.Context, err error, parts []Part) {
 	if end := ctx.Err(); end != nil && (errors.Is(err, end) || errors.Is(err, context.Cause(ctx))) {
 		c.GaveUp(ctx, err, parts)
@@ -82,8 +80,8 @@ func Shortened(s string) string {
 	return strings.ToValidUTF8(s[:maxShown], "") + "…"
 }
 
-// GaveUp logs a request whose deadline came before its place in a queue, or before
-// a limiter's answer. It logs nothing if the client has gone.
+// GaveUp logs a request whose deadline came before its place in a queue, or before a limiter's answer. It logs nothing
+// if the client has gone.
 func (c *Log) GaveUp(ctx context.Context, err error, parts []Part) {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
@@ -100,8 +98,7 @@ func (c *Log) degraded(ctx context.Context, err error, parts []Part) {
 	}
 }
 
-// redacted returns an error's text without the keys, which errors quote. A key may
-// be a person's address.
+// redacted returns an error's text without the keys, which errors quote. A key may be a person's address.
 func redacted(err error, parts []Part) string {
 	text := err.Error()
 	for i := range parts {
@@ -119,8 +116,7 @@ func policyNames(parts []Part) []string {
 	return names
 }
 
-// logger looks up the default logger at each call, because a program may set it
-// after the adapter is made.
+// logger looks up the default logger at each call, because a program may set it after the adapter is made.
 func (c *Log) logger() *slog.Logger {
 	if c.to == nil {
 		return slog.Default()

@@ -1,5 +1,5 @@
-// Package yamllimit reads the files of package limitfile in YAML. It is a module of its
-// own, so that programs with JSON do not depend on a parser of YAML.
+// Package yamllimit reads the files of package limitfile in YAML. It is a module of its own, so that programs with JSON
+// do not depend on a parser of YAML.
 //
 //	api:
 //	  limit: 100/s burst 200
@@ -21,9 +21,8 @@
 //     as values. A line has at most 32 768, or one for each 8 bytes if that is more. So the
 //     memory of the parser is bounded before it runs.
 //
-// Take care with incomplete files: YAML without its last lines is often valid. A reader
-// cannot tell such a file from a complete one. Write a new file and rename it over the
-// old one.
+// Take care with incomplete files: YAML without its last lines is often valid. A reader cannot tell such a file from a
+// complete one. Write a new file and rename it over the old one.
 package yamllimit
 
 import (
@@ -40,15 +39,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/limitfile"
 )
 
-// maxDepth is the deepest nesting that is read. A valid file has three mappings inside
-// each other.
+// maxDepth is the deepest nesting that is read. A valid file has three mappings inside each other.
 const maxDepth = 8
 
 // bytesInLine is the bound of values in a line of more than 32 768 values.
 const bytesInLine = 8
 
-// Parse reads a file in YAML. It is for limitfile.Config.Parse, and for tests of files.
-// Its errors are those of limitfile.Parse, with the lines of the YAML.
+// Parse reads a file in YAML. It is for limitfile.Config.Parse, and for tests of files. Its errors are those of
+// limitfile.Parse, with the lines of the YAML.
 func Parse(name string, data []byte) (*limitfile.File, error) {
 	if err := limitfile.CheckText(name, data); err != nil {
 		return nil, err

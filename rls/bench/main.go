@@ -1,12 +1,12 @@
-// Bench measures hybridlimit-rls beside envoyproxy/ratelimit and beside a gRPC server that decides nothing. It builds both
-// services from source, starts them with one redis-server, and calls them in turns.
+// Bench measures hybridlimit-rls beside envoyproxy/ratelimit and beside a gRPC server that decides nothing. It builds
+// both services from source, starts them with one redis-server, and calls them in turns.
 //
 //	make bench-rls                  all of it, into bench/RLS.md: about four minutes
 //	cd rls && go run ./bench        prints the same
 //	cd rls && go run ./bench -short prints less, after a minute
 //
-// It needs Linux, for the CPU time of the servers, and a redis-server. The source of envoyproxy/ratelimit comes from the module
-// proxy.
+// It needs Linux, for the CPU time of the servers, and a redis-server. The source of envoyproxy/ratelimit comes from
+// the module proxy.
 package main
 
 import (

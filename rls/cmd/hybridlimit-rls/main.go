@@ -1,5 +1,4 @@
-// Hybridlimit-rls is a rate limit service for Envoy. See -help, and README.md of the
-// module.
+// Hybridlimit-rls is a rate limit service for Envoy. See -help, and README.md of the module.
 package main
 
 import (
@@ -17,8 +16,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/rls/internal/server"
 )
 
-// gcPercent is GOGC if the environment does not set it. The live memory is small, and each
-// call leaves a request and a response. So with Go's 100 a call costs more processor time: make bench-rls, with GOGC=100.
+// gcPercent is GOGC if the environment does not set it. The live memory is small, and each call leaves a request and a
+// response. So with Go's 100 a call costs more processor time: make bench-rls, with GOGC=100.
 const gcPercent = 400
 
 func main() {

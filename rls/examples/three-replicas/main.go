@@ -1,11 +1,10 @@
-// Three-replicas runs three replicas of hybridlimit-rls on one Redis, sends load to all
-// of them, kills Redis, starts a new one, and prints the calls that were admitted in
-// each second. It needs Go, and uses redis-server if there is one.
+// Three-replicas runs three replicas of hybridlimit-rls on one Redis, sends load to all of them, kills Redis, starts a
+// new one, and prints the calls that were admitted in each second. It needs Go, and uses redis-server if there is one.
 //
 //	cd rls && go run ./examples/three-replicas
 //
-// The rule admits 300 calls a second in all. The load is 900 calls a second. Without
-// Redis each replica admits its share, which is a third.
+// The rule admits 300 calls a second in all. The load is 900 calls a second. Without Redis each replica admits its
+// share, which is a third.
 package main
 
 import (
@@ -173,8 +172,8 @@ their shares too. No call failed.
 	return nil
 }
 
-// second sends the load of one second of the clock. On a busy machine the calls take more
-// seconds, which are windows of the limit.
+// second sends the load of one second of the clock. On a busy machine the calls take more seconds, which are windows of
+// the limit.
 func second(ctx context.Context, clients []pb.RateLimitServiceClient) (admitted int, each []int, windows int, err error) {
 	begin := time.Now().Truncate(time.Second).Add(time.Second)
 	each = make([]int, len(clients))

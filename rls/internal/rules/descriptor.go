@@ -176,8 +176,8 @@ var periods = map[pb.RateLimitResponse_RateLimit_Unit]time.Duration{
 	pb.RateLimitResponse_RateLimit_YEAR:   365 * 24 * time.Hour,
 }
 
-// Period returns the length of a unit, as Envoy's service has it: a month is 30 days, a year 365. It returns 0 for
-// an unknown unit.
+// Period returns the length of a unit, as Envoy's service has it: a month is 30 days, a year 365. It returns 0 for an
+// unknown unit.
 func Period(unit pb.RateLimitResponse_RateLimit_Unit) time.Duration { return periods[unit] }
 
 // rateLimit reads a rate_limit.
@@ -251,8 +251,8 @@ func (b *builder) unlimited(at map[string]field, unit bool, text string) {
 	}
 }
 
-// algorithms are the words of the field algorithm. A leaky queue is none: it delays calls, and an answer to Envoy
-// has no delay.
+// algorithms are the words of the field algorithm. A leaky queue is none: it delays calls, and an answer to Envoy has
+// no delay.
 var algorithms = map[string]hybridlimit.Algorithm{
 	"fixed window":   hybridlimit.AlgFixedWindow,
 	"sliding window": hybridlimit.AlgSlidingWindow,

@@ -1,7 +1,12 @@
 package rules
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
 	"strings"
+	"sync"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 )
@@ -67,8 +72,8 @@ func Own(domain string, d *ratelimit.RateLimitDescriptor) Match {
 	return Match{Key: key(domain, d.GetEntries(), nil), Metric: m.String()}
 }
 
-// next returns the child that an entry leads to. The order is that of Envoy's service: the name, the wildcards, the
-// key alone.
+// next returns the child that an entry leads to. The order is that of Envoy's service: the name, the wildcards, the key
+// alone.
 func (n *node) next(key, value string) step {
 	if len(n.children) == 0 {
 		return step{}
@@ -107,11 +112,209 @@ func (n *node) next(key, value string) step {
 	return step{}
 }
 
-// pattern returns the part of a name behind key_, which is the value of a wildcard. If the name begins otherwise,
-// it returns the whole name, and false.
+// pattern returns the part of a name behind key_, which is the value of a wildcard. If the name begins otherwise, it
+// returns the whole name, and false.
 func pattern(name, key string) (string, bool) {
 	if len(name) > len(key) && name[:len(key)] == key && name[len(key)] == '_' {
 		return name[len(key)+1:], true
 	}
 	return name, false
+}
+
+// maxKey is the length of the longest Key, in bytes.
+const maxKey = 200
+
+// key returns the Key of a descriptor:
+//
+//	domain|key=value|key=value
+//
+// A backslash stands before |, = and ~ in a key, before | in a value or domain, and before a backslash anywhere. So
+// different descriptors have different keys. The value of a wildcard with share_threshold is the wildcard. If the key
+// is not the beginning of the wildcard, ~ and the whole name of the wildcard stand for the value.
+//
+// A key above maxKey bytes is | and 32 hexadecimal digits of a hash. No other key begins with |, because a domain is
+// not empty.
+func key(domain string, entries []*ratelimit.RateLimitDescriptor_Entry, steps []step) string {
+	var space [maxKey]byte
+	k, fits := escaped(space[:0], domain, inText)
+	for i := 0; i < len(entries) && fits; i++ {
+		sign, value := counted(entries, steps, i)
+		if fits = len(k) < maxKey; !fits {
+			break
+		}
+		if k, fits = escaped(append(k, '|'), entries[i].GetKey(), inKey); !fits || len(k) == maxKey {
+			fits = false
+			break
+		}
+		k, fits = escaped(append(k, sign), value, inText)
+	}
+	if !fits {
+		return hashed(domain, entries, steps)
+	}
+	return string(k)
+}
+
+// counted returns the value of entry i for which a rule counts, and its sign.
+func counted(entries []*ratelimit.RateLimitDescriptor_Entry, steps []step, i int) (sign byte, value string) {
+	if i < len(steps) && steps[i].shared() {
+		if value, ok := pattern(steps[i].node.name, entries[i].GetKey()); ok {
+			return '=', value
+		}
+		return '~', steps[i].node.name
+	}
+	return '=', entries[i].GetValue()
+}
+
+// The bytes that a backslash precedes.
+const (
+	inText = 1 << iota // in a domain or value
+	inKey
+)
+
+var special = [256]uint8{'\\': inText | inKey, '|': inText | inKey, '=': inKey, '~': inKey}
+
+// escaped appends a text with its backslashes. Fits reports whether the result has at most maxKey bytes.
+func escaped(k []byte, text string, where uint8) (_ []byte, fits bool) {
+	if len(k)+len(text) > maxKey {
+		return k, false
+	}
+	from := 0
+	for i := range len(text) {
+		if special[text[i]]&where != 0 {
+			k = append(append(k, text[from:i]...), '\\')
+			from = i
+		}
+	}
+	k = append(k, text[from:]...)
+	return k, len(k) <= maxKey
+}
+
+// digest is a hash in use, with its buffer.
+type digest struct {
+	hash hash.Hash
+	buf  [1024]byte
+}
+
+var digests = sync.Pool{New: func() any { return &digest{hash: sha256.New()} }}
+
+// hashed returns the Key of a descriptor whose text is too long: a hash of the texts, each with its length.
+func hashed(domain string, entries []*ratelimit.RateLimitDescriptor_Entry, steps []step) string {
+	d := digests.Get().(*digest)
+	defer digests.Put(d)
+	d.hash.Reset()
+	d.write(domain)
+	for i, e := range entries {
+		sign, value := counted(entries, steps, i)
+		d.buf[0] = sign
+		d.hash.Write(d.buf[:1])
+		d.write(e.GetKey())
+		d.write(value)
+	}
+	sum := d.hash.Sum(d.buf[:0])
+	var k [1 + 2*16]byte
+	k[0] = '|'
+	hex.Encode(k[1:], sum[:16])
+	return string(k[:])
+}
+
+// write adds the length of a text and the text to the hash.
+func (d *digest) write(text string) {
+	d.hash.Write(binary.LittleEndian.AppendUint64(d.buf[:0], uint64(len(text))))
+	for len(text) > 0 {
+		n := copy(d.buf[:], text)
+		d.hash.Write(d.buf[:n])
+		text = text[n:]
+	}
+}
+
+// metric returns the name under which Envoy's service counts a descriptor. Most rules have one name for all
+// descriptors.
+func metric(r *Rule, entries []*ratelimit.RateLimitDescriptor_Entry, steps []step) string {
+	if r.DetailedMetric {
+		return detailed(r.Domain, entries, steps)
+	}
+	for i, e := range entries {
+		if s := steps[i]; part(s, e) != partName {
+			return open(r.Domain, entries, steps)
+		}
+	}
+	return r.metric
+}
+
+// The part of a metric that an entry has.
+type metricPart uint8
+
+const (
+	partName    metricPart = iota // the name of the descriptor
+	partKey                       // the key
+	partValue                     // the key and the value
+	partPattern                   // the key and the whole name of a wildcard that begins otherwise
+)
+
+// part returns the part of a metric that an entry has.
+func part(s step, e *ratelimit.RateLimitDescriptor_Entry) metricPart {
+	key, value := e.GetKey(), e.GetValue()
+	switch {
+	case s.how == byWildcard && (s.node.share || !s.node.valueToMetric):
+		if _, ok := pattern(s.node.name, key); !ok {
+			return partPattern
+		}
+		return partName
+	case s.how == byKey && (!s.node.valueToMetric || value == ""), s.how == exactly && value != "":
+		return partName
+	case value == "":
+		return partKey
+	}
+	return partValue
+}
+
+// open returns a metric in which some entries have their values.
+func open(domain string, entries []*ratelimit.RateLimitDescriptor_Entry, steps []step) string {
+	var space [256]byte
+	m := append(space[:0], domain...)
+	for i, e := range entries {
+		m = append(m, '.')
+		switch part(steps[i], e) {
+		case partName:
+			m = append(m, steps[i].node.name...)
+		case partKey:
+			m = append(m, e.GetKey()...)
+		case partValue:
+			m = join(m, e.GetKey(), e.GetValue())
+		case partPattern:
+			m = join(m, e.GetKey(), steps[i].node.name)
+		}
+	}
+	return string(m)
+}
+
+// detailed returns the metric of a rule with detailed_metric: all entries have their values, or the wildcard that they
+// share. Without such a wildcard an empty value leaves its underscore.
+func detailed(domain string, entries []*ratelimit.RateLimitDescriptor_Entry, steps []step) string {
+	shares := false
+	for _, s := range steps {
+		shares = shares || s.shared()
+	}
+	var space [256]byte
+	m := append(space[:0], domain...)
+	for i, e := range entries {
+		m = append(m, '.')
+		switch {
+		case steps[i].shared():
+			value, _ := pattern(steps[i].node.name, e.GetKey())
+			m = join(m, e.GetKey(), value)
+		case shares && e.GetValue() == "":
+			m = append(m, e.GetKey()...)
+		default:
+			m = join(m, e.GetKey(), e.GetValue())
+		}
+	}
+	return string(m)
+}
+
+// shared reports whether the wildcard of a step stands for the value.
+func (s step) shared() bool { return s.how == byWildcard && s.node.share }
+
+func join(m []byte, key, value string) []byte {
+	return append(append(append(m, key...), '_'), value...)
 }

@@ -1,6 +1,6 @@
-// Package rules reads the configuration of Envoy's rate limit service
-// (github.com/envoyproxy/ratelimit), and finds the rule of a descriptor. A file that the
-// service of Envoy accepts has the same meaning here, with the exceptions in Parse.
+// Package rules reads the configuration of Envoy's rate limit service (github.com/envoyproxy/ratelimit), and finds the
+// rule of a descriptor. A file that the service of Envoy accepts has the same meaning here, with the exceptions in
+// Parse.
 package rules
 
 import (
@@ -124,8 +124,8 @@ type Rule struct {
 type Match struct {
 	Rule *Rule // nil: no rule applies
 	// Key is the text for which the rule counts: domain, keys and values, so that different counters have different
-	// texts. With a floor it is that of the descriptor with the limit. It has at most 200 bytes: a longer text is replaced
-	// by a hash of 128 bits.
+	// texts. With a floor it is that of the descriptor with the limit. It has at most 200 bytes: a longer text is
+	// replaced by a hash of 128 bits.
 	Key string
 	// Metric is the name under which the rule service of Envoy counts: with the values that detailed_metric and value_to_metric add.
 	Metric string

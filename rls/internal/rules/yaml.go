@@ -14,8 +14,8 @@ type field struct {
 	path string
 	name string
 	line int
-	// nodes are the values: one, or with merge keys (<<) several. The last one counts. An object takes the fields
-	// that it does not have itself from those before, as the parser of Envoy's service does.
+	// nodes are the values: one, or with merge keys (<<) several. The last one counts. An object takes the fields that
+	// it does not have itself from those before, as the parser of Envoy's service does.
 	nodes []*yaml.Node
 }
 
@@ -104,8 +104,8 @@ func (b *builder) collect(all *[]field, path string, n *yaml.Node, known []strin
 	}
 }
 
-// put adds a field. It replaces a field of the same name, from a merge key. Only a rate_limit needs the
-// values before its own.
+// put adds a field. It replaces a field of the same name, from a merge key. Only a rate_limit needs the values before
+// its own.
 func put(all *[]field, f field) {
 	i := slices.IndexFunc(*all, func(g field) bool { return g.name == f.name })
 	switch {
@@ -118,8 +118,8 @@ func put(all *[]field, f field) {
 	(*all)[i] = f
 }
 
-// collectMerged adds the members of the value of a merge key: an object, or a list of objects, of which the first
-// one wins.
+// collectMerged adds the members of the value of a merge key: an object, or a list of objects, of which the first one
+// wins.
 func (b *builder) collectMerged(all *[]field, path string, n *yaml.Node, known []string, depth int) {
 	n = b.follow(n)
 	if n.Kind != yaml.SequenceNode {

@@ -67,8 +67,8 @@ GRPC_SERVER_TLS_KEY, GRPC_CLIENT_TLS_CACERT and GRPC_CLIENT_TLS_SAN (-tls-...). 
 Flags:
 `
 
-// ParseFlags reads the flags and their defaults from the environment. It writes help and
-// the errors of flags to out. The error is flag.ErrHelp if help was asked for.
+// ParseFlags reads the flags and their defaults from the environment. It writes help and the errors of flags to out.
+// The error is flag.ErrHelp if help was asked for.
 func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Settings, error) {
 	e := environment{get: getenv}
 	var s Settings
@@ -137,41 +137,28 @@ func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Setti
 }
 
 func (s *Settings) check(bad *hybridlimit.Violations) {
-	if s.Config == "" {
-		bad.Add("-config", s.Config, "is required")
+	refuse := func(wrong bool, flag string, value any, problem string) {
+		if wrong {
+			bad.Add(flag, value, problem)
+		}
 	}
-	if s.Poll < 100*time.Millisecond {
-		bad.Add("-poll", s.Poll, "must be at least 100ms")
-	}
-	if s.GRPC == "" {
-		bad.Add("-grpc", s.GRPC, "is required")
-	}
-	if s.Prefix != "" && !hybridlimit.CheckName(s.Prefix) {
-		bad.Add("-prefix", s.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
-	}
-	if s.Tags < 0 || s.Tags > lua.MaxTags {
-		bad.Add("-tags", s.Tags, fmt.Sprintf("must be 0 to %d", lua.MaxTags))
-	}
-	if s.Replicas < 0 {
-		bad.Add("-replicas", s.Replicas, "must not be negative")
-	}
-	if s.Service.Limiter.MaxKeys < 0 {
-		bad.Add("-max-keys", s.Service.Limiter.MaxKeys, "must not be negative")
-	}
-	if s.Drain < 0 || s.ReadyIn < 0 {
-		bad.Add("-drain, -ready-in", fmt.Sprint(s.Drain, ", ", s.ReadyIn), "must not be negative")
-	}
-	if (s.TLS.Cert == "") != (s.TLS.Key == "") || s.TLS.ClientCA != "" && s.TLS.Cert == "" {
-		bad.Add("-tls-cert, -tls-key, -tls-client-ca", fmt.Sprintf("%q", s.TLS), "must be set together; the last one may be empty")
-	}
-	if s.TLS.ClientName != "" && s.TLS.ClientCA == "" {
-		bad.Add("-tls-client-name", s.TLS.ClientName, "needs -tls-client-ca")
-	}
+	t := s.TLS
+	refuse(s.Config == "", "-config", s.Config, "is required")
+	refuse(s.Poll < 100*time.Millisecond, "-poll", s.Poll, "must be at least 100ms")
+	refuse(s.GRPC == "", "-grpc", s.GRPC, "is required")
+	refuse(s.Prefix != "" && !hybridlimit.CheckName(s.Prefix), "-prefix", s.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
+	refuse(s.Tags < 0 || s.Tags > lua.MaxTags, "-tags", s.Tags, fmt.Sprintf("must be 0 to %d", lua.MaxTags))
+	refuse(s.Replicas < 0, "-replicas", s.Replicas, "must not be negative")
+	refuse(s.Service.Limiter.MaxKeys < 0, "-max-keys", s.Service.Limiter.MaxKeys, "must not be negative")
+	refuse(s.Drain < 0 || s.ReadyIn < 0, "-drain, -ready-in", fmt.Sprint(s.Drain, ", ", s.ReadyIn), "must not be negative")
+	refuse((t.Cert == "") != (t.Key == "") || t.ClientCA != "" && t.Cert == "",
+		"-tls-cert, -tls-key, -tls-client-ca", fmt.Sprintf("%q", t), "must be set together; the last one may be empty")
+	refuse(t.ClientName != "" && t.ClientCA == "", "-tls-client-name", t.ClientName, "needs -tls-client-ca")
 	s.Redis.check(bad)
 }
 
-// tags returns the number of tags of the hub. Requests for one tag share messages while one
-// is under way. One master needs one tag, so that most of them do.
+// tags returns the number of tags of the hub. Requests for one tag share messages while one is under way. One master
+// needs one tag, so that most of them do.
 func (s *Settings) tags() int {
 	switch {
 	case s.Tags > 0:

@@ -35,8 +35,8 @@ func (r Redis) check(bad *hybridlimit.Violations) {
 	r.TLS.check(bad, encrypted)
 }
 
-// poolSize is the number of connections to one Redis. The limiters of a process share
-// messages, so few connections are enough.
+// poolSize is the number of connections to one Redis. The limiters of a process share messages, so few connections are
+// enough.
 const poolSize = 10
 
 // options returns the options of a client.
@@ -105,8 +105,8 @@ func userAndPassword(s string) (user, password string) {
 	return "", s
 }
 
-// open returns a client. It does not connect. Without a URL it starts a Redis in this
-// process, and warns on the writer. The function ends both.
+// open returns a client. It does not connect. Without a URL it starts a Redis in this process, and warns on the writer.
+// The function ends both.
 func (r Redis) open(warn io.Writer) (redis.UniversalClient, func(), error) {
 	if r.URL == "" {
 		return embedded(warn)

@@ -16,24 +16,27 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/rls"
 )
 
-// healthName is the name of the service in gRPC health checks, as in
-// envoyproxy/ratelimit. The empty name answers too.
+// healthName is the name of the service in gRPC health checks, as in envoyproxy/ratelimit. The empty name answers too.
 const healthName = "ratelimit"
 
 const (
-	// handshakeTimeout bounds a client that connects and says nothing. grpc-go's
-	// GracefulStop and Stop wait for it, by default for two minutes.
+	// handshakeTimeout bounds a client that connects and says nothing. grpc-go's GracefulStop and Stop wait for it, by
+	// default for two minutes.
 	handshakeTimeout = 5 * time.Second
 	// pagesDrain is the time for HTTP requests in flight at the end.
 	pagesDrain = time.Second
@@ -59,9 +62,8 @@ type server struct {
 	ends     []func() // in the order of their start
 }
 
-// Run serves until ctx ends, and then ends in order: health checks fail, calls in flight
-// end, and the counts are sent to Redis. Started, if not nil, is called when the server
-// listens.
+// Run serves until ctx ends, and then ends in order: health checks fail, calls in flight end, and the counts are sent
+// to Redis. Started, if not nil, is called when the server listens.
 func Run(ctx context.Context, s Settings, stderr io.Writer, started func(Addresses)) error {
 	srv := &server{settings: s, log: slog.New(slog.NewTextHandler(stderr, nil)), health: health.NewServer()}
 	defer srv.close()
@@ -141,11 +143,18 @@ func (srv *server) prepare(ctx context.Context, stderr io.Writer) (*prometheus.R
 // listen starts the servers. The channel has their errors.
 func (srv *server) listen(reg *prometheus.Registry) (on Addresses, failed <-chan error, err error) {
 	errs := make(chan error, 2)
-	l, err := net.Listen("tcp", srv.settings.GRPC)
-	if err != nil {
-		return on, nil, fmt.Errorf("hybridlimit-rls: -grpc: %w", err)
+	serve := func(name, address string, with func(net.Listener) error) (string, error) {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return "", fmt.Errorf("hybridlimit-rls: %s: %w", name, err)
+		}
+		go func() {
+			if err := with(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				errs <- fmt.Errorf("hybridlimit-rls: %s: %w", name, err)
+			}
+		}()
+		return l.Addr().String(), nil
 	}
-	on.GRPC = l.Addr().String()
 	options := []grpc.ServerOption{grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxRecvMsgSize(maxRequest)}
 	if srv.certs != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(srv.certs.config())))
@@ -154,27 +163,14 @@ func (srv *server) listen(reg *prometheus.Registry) (on Addresses, failed <-chan
 	pb.RegisterRateLimitServiceServer(srv.grpc, srv.service)
 	healthpb.RegisterHealthServer(srv.grpc, srv.health)
 	srv.ends = append(srv.ends, srv.grpc.Stop)
-	go func() {
-		if err := srv.grpc.Serve(l); err != nil {
-			errs <- fmt.Errorf("hybridlimit-rls: -grpc: %w", err)
-		}
-	}()
-	if srv.settings.HTTP == "" {
-		return on, errs, nil
+	on.GRPC, err = serve("-grpc", srv.settings.GRPC, srv.grpc.Serve)
+	if srv.settings.HTTP == "" || err != nil {
+		return on, errs, err
 	}
-	pages, err := net.Listen("tcp", srv.settings.HTTP)
-	if err != nil {
-		return on, nil, fmt.Errorf("hybridlimit-rls: -http: %w", err)
-	}
-	on.HTTP = pages.Addr().String()
 	srv.http = httpServer(handler(srv.service, reg, srv.ready.Load))
 	srv.ends = append(srv.ends, func() { srv.http.Close() })
-	go func() {
-		if err := srv.http.Serve(pages); !errors.Is(err, http.ErrServerClosed) {
-			errs <- fmt.Errorf("hybridlimit-rls: -http: %w", err)
-		}
-	}()
-	return on, errs, nil
+	on.HTTP, err = serve("-http", srv.settings.HTTP, srv.http.Serve)
+	return on, errs, err
 }
 
 // watch starts the tasks of the background.
@@ -242,4 +238,83 @@ func (srv *server) drain() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return srv.hub.Shutdown(ctx)
+}
+
+// maxRequest is the size of the largest request, in bytes: a message of gRPC, or a body of /json. Empty descriptors
+// take fifty times their size in memory before they are counted, and Envoy's headers are at most 60 KiB by default.
+const maxRequest = 256 << 10
+
+// handler serves the pages for operators.
+func handler(service *rls.Service, reg *prometheus.Registry, healthy func() bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {
+		if !healthy() {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		io.WriteString(w, "OK")
+	})
+	mux.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	mux.HandleFunc("POST /json", func(w http.ResponseWriter, r *http.Request) { serveJSON(w, r, service) })
+	mux.HandleFunc("GET /rlconfig", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		dump(w, service.Rules())
+	})
+	return mux
+}
+
+// serveJSON is ShouldRateLimit over HTTP, as in envoyproxy/ratelimit: 200, 429 if the request is over the limit, or
+// 400.
+func serveJSON(w http.ResponseWriter, r *http.Request, service *rls.Service) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	var req pb.RateLimitRequest
+	if err == nil {
+		err = protojson.Unmarshal(body, &req)
+	}
+	if err != nil {
+		http.Error(w, "the body is not a RateLimitRequest in JSON", http.StatusBadRequest)
+		return
+	}
+	res, err := service.ShouldRateLimit(r.Context(), &req)
+	if err != nil {
+		code := http.StatusBadRequest
+		if status.Code(err) != codes.InvalidArgument {
+			code = http.StatusServiceUnavailable
+		}
+		http.Error(w, status.Convert(err).Message(), code)
+		return
+	}
+	text, err := protojson.Marshal(res)
+	if err != nil {
+		http.Error(w, "the answer has no form in JSON", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if res.GetOverallCode() == pb.RateLimitResponse_OVER_LIMIT {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	w.Write(text)
+}
+
+// dump writes the rules in force, one a line.
+func dump(w io.Writer, set *rls.Rules) {
+	for _, r := range set.Rules() {
+		if r.Unlimited {
+			fmt.Fprintf(w, "%s: unlimited=true\n", r.Path)
+			continue
+		}
+		fmt.Fprintf(w, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t, limit: %v",
+			r.Path, r.Unit, r.RequestsPerUnit, r.Shadow, r.Quota, r.Limit)
+		if r.Of != nil {
+			fmt.Fprintf(w, ", floor: %v in the counts of %s", r.Floor, r.Of.Path)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// httpServer returns a server whose timeouts bound clients that send or read slowly on purpose.
+func httpServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+	}
 }

@@ -9,9 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/filepoll"
 )
 
@@ -82,26 +85,88 @@ func (c *certificates) config() *tls.Config {
 	}
 }
 
-// run follows the files until ctx ends. Files that cannot be used are logged, and those
-// before stay in use.
+// run follows the files until ctx ends. Files that cannot be used are logged, and those before stay in use.
 func (c *certificates) run(ctx context.Context, every time.Duration) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			c.poller.Wait(time.Second)
-			return
-		case <-tick.C:
-		}
-		err := c.poller.Look(ctx)
+	follow(ctx, &c.poller, every, func(err error) {
 		switch {
-		case ctx.Err() != nil || errors.Is(err, filepoll.ErrUnsettled):
 		case err == nil:
 			c.logged = ""
 		case err.Error() != c.logged:
 			c.logged = err.Error()
 			c.log.Warn("hybridlimit-rls: the TLS files cannot be used; those before stay in use; correct the files", slog.Any("error", err))
 		}
+	})
+}
+
+// RedisTLS has the files for TLS to Redis. The zero RedisTLS trusts the authorities of the system and shows no
+// certificate.
+type RedisTLS struct {
+	CA, Cert, Key string
+
+	always  bool // also without rediss:// in the URL
+	anyName bool // the name in the certificate of Redis is not compared
+}
+
+// check reads the files, so that a wrong one is an error at the start.
+func (f RedisTLS) check(bad *hybridlimit.Violations, encrypted bool) {
+	if (f.CA != "" || f.Cert != "" || f.Key != "") && !encrypted {
+		bad.Add("-redis-ca, -redis-cert, -redis-key", strings.Join([]string{f.CA, f.Cert, f.Key}, ", "), "need a rediss:// URL in -redis")
 	}
+	if (f.Cert == "") != (f.Key == "") {
+		bad.Add("-redis-cert, -redis-key", f.Cert+", "+f.Key, "must be set together")
+		return
+	}
+	if _, err := f.roots(); err != nil {
+		bad.Add("-redis-ca", f.CA, err.Error())
+	}
+	if f.Cert == "" {
+		return
+	}
+	if _, err := f.own(); err != nil {
+		bad.Add("-redis-cert", f.Cert, "cannot be used with -redis-key: "+err.Error())
+	}
+}
+
+func (f RedisTLS) roots() (*x509.CertPool, error) {
+	if f.CA == "" {
+		return nil, nil //nolint:nilnil // the authorities of the system
+	}
+	text, err := os.ReadFile(f.CA)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, errors.New("has no certificate")
+	}
+	return pool, nil
+}
+
+func (f RedisTLS) own() (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	return &pair, err
+}
+
+// config returns the configuration of connections. Each connection reads the certificate of the client again.
+func (f RedisTLS) config(insecure bool) (*tls.Config, error) {
+	roots, err := f.roots()
+	if err != nil {
+		return nil, err
+	}
+	// Without a ServerName each server of a cluster is compared with its own address.
+	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, InsecureSkipVerify: insecure || f.anyName}
+	if f.Cert != "" {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return f.own() }
+	}
+	if f.anyName && !insecure {
+		c.VerifyConnection = func(s tls.ConnectionState) error {
+			o := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
+			for _, cert := range s.PeerCertificates[1:] {
+				o.Intermediates.AddCert(cert)
+			}
+			_, err := s.PeerCertificates[0].Verify(o)
+			return err
+		}
+	}
+	return c, nil
 }

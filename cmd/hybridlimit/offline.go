@@ -9,6 +9,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -16,19 +18,19 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limitfile"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // check is the command check.
 func check(*flag.FlagSet, *connection) job {
-	return func(_ context.Context, args []string, out *printer) error {
-		var bad hybridlimit.Violations
-		arguments(&bad, args, 1, 1, "must be one file")
+	var j job
+	j.check = func(bad *hybridlimit.Violations, args []string) {
+		arguments(bad, args, 1, 1, "must be one file")
 		if len(args) == 1 && slices.Contains([]string{".yaml", ".yml"}, strings.ToLower(filepath.Ext(args[0]))) {
 			bad.Add("FILE", args[0], "must be JSON; for YAML call yamllimit.Parse of limitfile/yamllimit, for example in a test")
 		}
-		if err := bad.Err("hybridlimit"); err != nil {
-			return err
-		}
+	}
+	j.do = func(_ context.Context, args []string, out *printer) error {
 		f, err := os.Open(args[0])
 		if err != nil {
 			return fmt.Errorf("hybridlimit: %w", err)
@@ -45,10 +47,11 @@ func check(*flag.FlagSet, *connection) job {
 		out.sets(checkedOf(file))
 		return describe(out, file)
 	}
+	return j
 }
 
-// eachOnALine returns an error with one line for each violation. Editors find file and
-// line at its begin. The error does not match ErrInvalid: the arguments are valid.
+// eachOnALine returns an error with one line for each violation. Editors find file and line at its begin. The error
+// does not match ErrInvalid: the arguments are valid.
 func eachOnALine(err error) error {
 	invalid, ok := errors.AsType[*hybridlimit.InvalidError](err)
 	if !ok {
@@ -128,11 +131,102 @@ func describe(out io.Writer, file *limitfile.File) error {
 	return w.Flush()
 }
 
-// withoutRedis has the units that a fleet of N processes admits while Redis does not
-// answer.
+// withoutRedis has the units that a fleet of N processes admits while Redis does not answer.
 var withoutRedis = map[hybrid.Fallback]string{
 	hybrid.FallbackShare:    "all processes together admit about the limit",
 	hybrid.FallbackFull:     "N processes admit up to N times the limit",
 	hybrid.FallbackAllowAll: "all calls are admitted",
 	hybrid.FallbackDenyAll:  "only leased units are admitted",
+}
+
+// completion is the command completion.
+func completion(*flag.FlagSet, *connection) job {
+	var j job
+	j.check = func(bad *hybridlimit.Violations, args []string) {
+		arguments(bad, args, 1, 1, "must be bash or zsh")
+		if len(args) == 1 && args[0] != "bash" && args[0] != "zsh" {
+			bad.Add("SHELL", args[0], "must be bash or zsh")
+		}
+	}
+	j.do = func(_ context.Context, args []string, out *printer) error {
+		script := completionOf(args[0])
+		out.sets(struct {
+			Script string `json:"script"`
+		}{script})
+		fmt.Fprint(out, script)
+		return nil
+	}
+	return j
+}
+
+// words returns what may follow a command: its flags, and the texts that it knows.
+func (c command) words() []string {
+	fs, online := flag.NewFlagSet("", flag.ContinueOnError), flag.NewFlagSet("", flag.ContinueOnError)
+	if !c.offline {
+		online = fs
+	}
+	c.prepare(fs, addConnection(online, ""))
+	words := []string{"-json"}
+	fs.VisitAll(func(f *flag.Flag) { words = append(words, "-"+f.Name) })
+	switch c.name {
+	case "switch":
+		for s := hybrid.SwitchNormal; s <= hybrid.SwitchDenyAll; s++ {
+			words = append(words, s.String())
+		}
+	case "completion":
+		words = append(words, "bash", "zsh")
+	}
+	slices.Sort(words)
+	return slices.Compact(words)
+}
+
+// completionOf returns the script of a shell. zsh runs that of bash.
+func completionOf(shell string) string {
+	var b strings.Builder
+	if shell == "zsh" {
+		b.WriteString("#compdef hybridlimit\nautoload -U +X bashcompinit && bashcompinit\n")
+	}
+	b.WriteString("# Load it with: source <(hybridlimit completion " + shell + ")\n" +
+		"_hybridlimit() {\n  local words\n  case \"${COMP_WORDS[1]}\" in\n")
+	var names []string
+	for _, c := range commands {
+		names = append(names, c.name)
+		fmt.Fprintf(&b, "  %s) words='%s' ;;\n", c.name, strings.Join(c.words(), " "))
+	}
+	fmt.Fprintf(&b, "  *) words='%s' ;;\n  esac\n", strings.Join(names, " "))
+	b.WriteString("  if [ \"$COMP_CWORD\" -eq 1 ]; then words='" + strings.Join(names, " ") + "'; fi\n" +
+		"  COMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n" +
+		"}\ncomplete -o default -F _hybridlimit hybridlimit\n")
+	return b.String()
+}
+
+// version is the command version.
+func version(*flag.FlagSet, *connection) job {
+	j := job{check: func(bad *hybridlimit.Violations, args []string) { arguments(bad, args, 0, 0, "must be none") }}
+	j.do = func(_ context.Context, _ []string, out *printer) error {
+		v := struct {
+			Version string `json:"version"` // of the module; "(devel)" for a build from a checkout without one
+			Commit  string `json:"commit,omitempty"`
+			Go      string `json:"go"`
+			Library string `json:"library"` // of Redis Functions; processes with another one run other scripts
+		}{Version: "(devel)", Go: runtime.Version(), Library: lua.Library.Name}
+		if info, ok := debug.ReadBuildInfo(); ok {
+			if info.Main.Version != "" {
+				v.Version = info.Main.Version
+			}
+			for _, s := range info.Settings {
+				if s.Key == "vcs.revision" {
+					v.Commit = s.Value
+				}
+			}
+		}
+		out.sets(v)
+		fmt.Fprintf(out, "hybridlimit %s", v.Version)
+		if v.Commit != "" {
+			fmt.Fprintf(out, ", commit %s", v.Commit)
+		}
+		fmt.Fprintf(out, ", %s, scripts %s\n", v.Go, v.Library)
+		return nil
+	}
+	return j
 }
