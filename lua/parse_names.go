@@ -9,14 +9,13 @@ import (
 type Part struct {
 	Tag     int    // the tag of the key
 	Limiter string // the limiter's name
-	// Key is the caller's key of a state. With HashKeys it is the hash that
-	// replaces the key. Empty: the Redis key holds the limiter's switch, its fleet's limit
-	// or the fleet's limits of keys.
+	// Key is the caller's key of a state. With HashKeys it is the hash that replaces the key. Empty: the Redis key
+	// holds the limiter's switch, its fleet's limit or the fleet's limits of keys.
 	Key string
 }
 
-// Parse is the inverse of State, Switch, FleetLimit and KeyLimits. It returns false for any other
-// Redis key, also for an epoch, an envelope, a heartbeat or permits.
+// Parse is the inverse of State, Switch, FleetLimit and KeyLimits. It returns false for any other Redis key, also for
+// an epoch, an envelope, a heartbeat or permits.
 func (n Names) Parse(key string) (p Part, ok bool) {
 	begin, end := n.around()
 	rest, ok := strings.CutPrefix(key, begin)
@@ -37,9 +36,8 @@ func (n Names) Parse(key string) (p Part, ok bool) {
 	return p, ok && p.Limiter != "" && p.Limiter[0] != '@' && p.Key != ""
 }
 
-// Pattern returns a pattern for SCAN. It matches the Redis keys of all states of a
-// limiter, or, with an empty name, all Redis keys of the deployment. It may match
-// other keys too; Parse recognises them.
+// Pattern returns a pattern for SCAN. It matches the Redis keys of all states of a limiter, or, with an empty name, all
+// Redis keys of the deployment. It may match other keys too; Parse recognises them.
 func (n Names) Pattern(name string) string {
 	begin, end := n.around() // neither a prefix nor a name can contain a wildcard
 	if name != "" {
@@ -66,8 +64,8 @@ func (n Names) ParseHeld(key string) (p Part, ok bool) {
 	return p, ok && p.Limiter != "" && p.Key != ""
 }
 
-// HeldPattern returns a pattern for SCAN. It matches the Redis keys of the permits of a
-// limiter of calls in flight. It may match other keys too; ParseHeld recognises them.
+// HeldPattern returns a pattern for SCAN. It matches the Redis keys of the permits of a limiter of calls in flight. It
+// may match other keys too; ParseHeld recognises them.
 func (n Names) HeldPattern(name string) string { return n.Pattern(heldBegin + name) }
 
 // heldBegin begins the name of a Redis key of permits, after the tag.

@@ -9,15 +9,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// This file sends the op of a waiting caller beside the batch in flight of its lane. The op only asks, so its message has no
-// envelope, and needs no order with other messages. Otherwise the caller would wait for that batch too.
+// This file sends the op of a waiting caller beside the batch in flight of its lane. The op only asks, so its message
+// has no envelope, and needs no order with other messages. Otherwise the caller would wait for that batch too.
 
-// mostBeside is the number of messages beside the batch of a lane. The ops of more callers go with the next batch of the lane,
-// which costs Redis less.
+// mostBeside is the number of messages beside the batch of a lane. The ops of more callers go with the next batch of
+// the lane, which costs Redis less.
 const mostBeside = 4
 
-// beside sends the op of an item while another goroutine owns the lane. An op that cannot go beside is left to the lane. beside
-// returns false if it did nothing.
+// beside sends the op of an item while another goroutine owns the lane. An op that cannot go beside is left to the
+// lane. beside returns false if it did nothing.
 func (l *lane) beside(ctx context.Context, it Item, most time.Duration) bool {
 	e := l.engine
 	br := e.cfg.Breaker(l.tag)

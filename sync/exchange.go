@@ -7,11 +7,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
-// exchange is enqueue at once, by a caller that waits for the answer. If no batch of the
-// lane is in flight, the caller's goroutine sends the batch and settles the answer: no
-// other goroutine has to be woken twice. If one is in flight, it may send an op that only
-// asks beside it. The caller gives up after most. The lane then sends the batch again, as
-// after any miss.
+// exchange is enqueue at once, by a caller that waits for the answer. If no batch of the lane is in flight, the
+// caller's goroutine sends the batch and settles the answer: no other goroutine has to be woken twice. If one is in
+// flight, it may send an op that only asks beside it. The caller gives up after most. The lane then sends the batch
+// again, as after any miss.
 func (l *lane) exchange(ctx context.Context, it Item, due int64, most time.Duration) {
 	select {
 	case l.owner <- struct{}{}:

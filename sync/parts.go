@@ -6,12 +6,12 @@ import "github.com/hybridlimit/hybridlimit/internal/wire"
 // op must not cost the others. A refused batch is sent again in halves, its refused halves again in halves, and so on,
 // until a refused part has one op. That one is dropped.
 
-// refusedParts is the number of parts, refused in a row, after which Redis is taken to refuse all of them. A single bad op
-// has at most two in a row, because the other half of each part is sound.
+// refusedParts is the number of parts, refused in a row, after which Redis is taken to refuse all of them. A single bad
+// op has at most two in a row, because the other half of each part is sound.
 const refusedParts = 6
 
-// split makes the halves of a refused batch the next ones to be sent. It returns false if the batch must be dropped: it has
-// one op, or too many parts were refused.
+// split makes the halves of a refused batch the next ones to be sent. It returns false if the batch must be dropped: it
+// has one op, or too many parts were refused.
 func (l *lane) split(b *batch) bool {
 	if l.part {
 		l.refusedParts++
@@ -30,8 +30,9 @@ func (l *lane) split(b *batch) bool {
 // leastShort is the number of short ops for which a message of their own is worth it.
 const leastShort = 2
 
-// splitShort takes the ops that have the short form (wire.Op.Short) out of a batch with others, and returns the batch that is to be
-// sent after this one. A batch of one form is cheaper for Redis. The short ops go first if a caller waits for one of them.
+// splitShort takes the ops that have the short form (wire.Op.Short) out of a batch with others, and returns the batch
+// that is to be sent after this one. A batch of one form is cheaper for Redis. The short ops go first if a caller waits
+// for one of them.
 func (b *batch) splitShort() []*batch {
 	n, asks, bare := 0, false, true
 	for i := range b.ops {
@@ -60,9 +61,9 @@ func (b *batch) splitShort() []*batch {
 	return []*batch{others}
 }
 
-// splitTags makes the parts of a batch, and of the parts that wait, the next ones to be sent, one for each tag, if Redis
-// did not apply the batch because its keys are in several cluster slots: see wire.CrossSlot. From then on each message
-// of the lane is for one tag.
+// splitTags makes the parts of a batch, and of the parts that wait, the next ones to be sent, one for each tag, if
+// Redis did not apply the batch because its keys are in several cluster slots: see wire.CrossSlot. From then on each
+// message of the lane is for one tag.
 func (l *lane) splitTags(b *batch, err error) bool {
 	if l.apart || l.engine.cfg.Names.Tags == len(l.engine.lanes) || !wire.CrossSlot(err) {
 		return false

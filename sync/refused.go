@@ -9,24 +9,19 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// errStale is the error of a batch that met another process's batch under this
-// process's identity: Redis holds a later batch, or has seen the sequence number
-// before this process sent it.
+// errStale is the error of a batch that met another process's batch under this process's identity: Redis holds a later
+// batch, or has seen the sequence number before this process sent it.
 var errStale = errors.New("ratesync: Redis holds a batch under this process's identity that this process did not send")
 
-// refusedRow is the number of consecutive refused batches that make a tag
-// Refusing.
+// refusedRow is the number of consecutive refused batches that make a tag Refusing.
 const refusedRow = 3
 
-// others reports whether a reply shows that another process sends batches under
-// this identity. Redis then holds a later batch, or says that it applied this
-// batch before, although no earlier attempt of this process can have been
-// applied.
+// others reports whether a reply shows that another process sends batches under this identity. Redis then holds a later
+// batch, or says that it applied this batch before, although no earlier attempt of this process can have been applied.
 func (b *batch) others(r wire.Reply) bool { return r.Stale || r.Seen && !b.missed }
 
-// refused handles a frozen batch that Redis has read and not applied. err is the
-// cause; nil means that another process uses this identity. It returns the pause
-// before the next attempt.
+// refused handles a frozen batch that Redis has read and not applied. err is the cause; nil means that another process
+// uses this identity. It returns the pause before the next attempt.
 func (l *lane) refused(err error) time.Duration {
 	b, cfg := l.frozen, &l.engine.cfg
 	l.chain(b.tag).kept = time.Time{}
@@ -40,10 +35,9 @@ func (l *lane) refused(err error) time.Duration {
 	again := false
 	if err == nil {
 		err = errStale
-		// An attempt without an answer may have been applied, and under a new
-		// identity Redis could not tell. The batch is dropped then. If every
-		// attempt was answered, Redis has not applied the batch, and sending it
-		// again loses nothing.
+		// An attempt without an answer may have been applied, and under a new identity Redis could not tell. The batch
+		// is dropped then. If every attempt was answered, Redis has not applied the batch, and sending it again loses
+		// nothing.
 		again = !b.missed
 		l.rename(b.tag)
 	}
@@ -73,8 +67,8 @@ func (l *lane) applied() {
 	}
 }
 
-// rename gives the chain of a tag a new, random identity. A counter is not enough: two
-// copies of one process would count in the same way.
+// rename gives the chain of a tag a new, random identity. A counter is not enough: two copies of one process would
+// count in the same way.
 func (l *lane) rename(tag int) {
 	var more [8]byte
 	rand.Read(more[:]) // never fails: crypto/rand ends the program instead

@@ -1,8 +1,8 @@
 package account
 
-// Account is the protocol state of one key in one process. The zero Account knows and holds nothing. It has no pointers and no
-// slices, so it can be copied and compared: AllowAll tries a call on a copy, and Inspect explains a call on a copy. The waiting
-// calls of the key are kept beside it, in Waiters.
+// Account is the protocol state of one key in one process. The zero Account knows and holds nothing. It has no pointers
+// and no slices, so it can be copied and compared: AllowAll tries a call on a copy, and Inspect explains a call on a
+// copy. The waiting calls of the key are kept beside it, in Waiters.
 type Account struct {
 	leases     [2]lease // held units; the second is the spare
 	ahead      ahead    // units of the next window
@@ -40,7 +40,8 @@ type Account struct {
 // Held returns the units in hand, which calls can spend. Leases that have ended count until the next Begin.
 func (a *Account) Held() int64 { return a.leases[0].units + a.leases[1].units }
 
-// Leased returns the leased units that are neither spent nor lost: the units in hand, and those on their way back to Redis.
+// Leased returns the leased units that are neither spent nor lost: the units in hand, and those on their way back to
+// Redis.
 func (a *Account) Leased() int64 { return a.Held() + a.ahead.units + a.booked.over + a.booked.back }
 
 // owed returns the units admitted that Redis has not acknowledged.
@@ -60,7 +61,8 @@ func (a *Account) backHere(c *Conditions) int64 {
 	return units
 }
 
-// Owed returns the units admitted that Redis has not acknowledged, with those of the fallback, less the units given back.
+// Owed returns the units admitted that Redis has not acknowledged, with those of the fallback, less the units given
+// back.
 func (a *Account) Owed() int64 { return a.owed() + a.local.admitted - a.back() }
 
 // Open returns the units that Redis must still be told of: the units admitted plus the units given back.
@@ -80,8 +82,7 @@ func (a *Account) Forgettable(broken bool) bool {
 	return a.Idle() && (broken || a.MustReturn() == 0)
 }
 
-// Return makes the next sync return all leased units, because the key is to be forgotten, or its limit has
-// changed.
+// Return makes the next sync return all leased units, because the key is to be forgotten, or its limit has changed.
 func (a *Account) Return() { a.leaving = a.returnable()+a.ahead.units > 0 }
 
 // MayGo reports whether the key can be forgotten now without loss. It works on a copy. left is as for Begin.
@@ -101,8 +102,8 @@ func (a *Account) Forget() Books {
 	return b
 }
 
-// Remaining estimates the units that the fleet has left: the level of the last view, plus the held units, less the owed units.
-// Of a class it is the level above the floor. A negative value is debt, or the part of the floor that is used.
+// Remaining estimates the units that the fleet has left: the level of the last view, plus the held units, less the owed
+// units. Of a class it is the level above the floor. A negative value is debt, or the part of the floor that is used.
 func (a *Account) Remaining(c *Conditions, now int64) int64 {
 	burst := c.Limit.BurstSize() - c.Floor
 	left := burst
@@ -123,7 +124,8 @@ func (a *Account) Remaining(c *Conditions, now int64) int64 {
 	return max(-burst-2*c.Floor, min(left, burst)) // a burst of debt is below the floor
 }
 
-// Barred returns the part of Remaining that calls of this process cannot have before its next poll: all but the held units.
+// Barred returns the part of Remaining that calls of this process cannot have before its next poll: all but the held
+// units.
 func (a *Account) Barred(c *Conditions, now int64) int64 {
 	if c.Broken || now >= a.nextPollFor(c, 1) {
 		return 0
@@ -131,7 +133,8 @@ func (a *Account) Barred(c *Conditions, now int64) int64 {
 	return max(0, a.Remaining(c, now)-a.Held())
 }
 
-// WindowEnds returns the earliest time (ns) at which the window of the last view may be over; 0: not known, or no window.
+// WindowEnds returns the earliest time (ns) at which the window of the last view may be over; 0: not known, or no
+// window.
 func (a *Account) WindowEnds() int64 { return a.view.ends }
 
 // Unstick makes no answer of Redis due, unless a sync is in flight. Call it when Redis is not asked any more.

@@ -3,8 +3,9 @@ package account
 // exactLevel is the largest distance of a level from 0: Lua counts a level in a float64.
 const exactLevel = 1 << 52
 
-// Adapt gives the key another plan, of a limit that counts. Call Begin before it. Used units stay used. As in Redis, the level
-// refills at the old rate until the time at which the new limit came into force. Adapt returns the leased units that are lost.
+// Adapt gives the key another plan, of a limit that counts. Call Begin before it. Used units stay used. As in Redis,
+// the level refills at the old rate until the time at which the new limit came into force. Adapt returns the leased
+// units that are lost.
 func (a *Account) Adapt(old, p *Plan, now int64) (lost int64) {
 	if old.Limit == p.Limit {
 		return 0
@@ -41,9 +42,10 @@ func (a *Account) Adapt(old, p *Plan, now int64) (lost int64) {
 	return 0
 }
 
-// leaveLimit takes the leases out of the hand that the new limit may have no room for: those of a window, unless its limit is raised.
-// Redis gets them back if it goes on to count in the same windows. leaveLimit returns the leased units that are lost. Redis cuts the
-// count of this window at two Rates of the new limit. Units that came off it then would be admitted again, so they are lost.
+// leaveLimit takes the leases out of the hand that the new limit may have no room for: those of a window, unless its
+// limit is raised. Redis gets them back if it goes on to count in the same windows. leaveLimit returns the leased units
+// that are lost. Redis cuts the count of this window at two Rates of the new limit. Units that came off it then would
+// be admitted again, so they are lost.
 func (a *Account) leaveLimit(old, p *Plan) (lost int64) {
 	same := sameWindows(old, p)
 	if old.Window.Period == 0 || same && p.Limit.Rate >= old.Limit.Rate {
@@ -75,7 +77,8 @@ func (p *Plan) convert(level int64, from *Plan) int64 {
 	return p.Whole().Bucket.Convert(level, from.Whole().Bucket) - p.Low()
 }
 
-// anotherCount reports whether Redis counts the units of two plans apart, so that a view of one says nothing about the other.
+// anotherCount reports whether Redis counts the units of two plans apart, so that a view of one says nothing about the
+// other.
 func anotherCount(old, p *Plan) bool {
 	return old.Kind != p.Kind || p.Window.Period > 0 || Static(old.Limit) || Static(p.Limit)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// This file has the leases of the next window. Without them, each process would wait for Redis at the begin of each window. Redis
-// decides their size: internal/algo/window_lease.go.
+// This file has the leases of the next window. Without them, each process would wait for Redis at the begin of each
+// window. Redis decides their size: internal/algo/window_lease.go.
 
 // ahead is a lease of the next window. Its units cannot be spent before that begins. The number of the window is
 // Account.askedAhead.
@@ -23,7 +23,8 @@ type place struct {
 	ends   int64 // ns; the earliest time at which it may be over
 }
 
-// here returns the current window: that of the view or, while the process lives on a lease from before, that of the lease.
+// here returns the current window: that of the view or, while the process lives on a lease from before, that of the
+// lease.
 func (a *Account) here(now int64) place {
 	switch {
 	case a.ranOut(now):
@@ -37,8 +38,8 @@ func (a *Account) here(now int64) place {
 // aheadSpan is the longest time (ns) before the end of a window at which a lease of the next one is taken.
 const aheadSpan = int64(1e9)
 
-// aheadAt returns the time (ns) at which a sync must be sent for a lease of the next window; 0: at no time. It is in the last
-// quarter of the window, at another moment in each process: otherwise all processes would ask at once.
+// aheadAt returns the time (ns) at which a sync must be sent for a lease of the next window; 0: at no time. It is in
+// the last quarter of the window, at another moment in each process: otherwise all processes would ask at once.
 func (a *Account) aheadAt(c *Conditions, now int64) int64 {
 	if !c.windowed() || !c.hasLeases() || c.Broken || a.frozen || c.Window.Period < algo.AheadPeriod {
 		return 0
@@ -69,8 +70,8 @@ func (a *Account) wantsAhead(c *Conditions, now int64) bool {
 	return at > 0 && now >= at
 }
 
-// spareHere returns the units of a sliding window that the process will hardly need until it ends. They go back with the ask for
-// units of the next window: the two windows share one limit, so each of them makes room there.
+// spareHere returns the units of a sliding window that the process will hardly need until it ends. They go back with
+// the ask for units of the next window: the two windows share one limit, so each of them makes room there.
 func (a *Account) spareHere(c *Conditions, now int64) int64 {
 	if !c.Window.Sliding {
 		return 0
@@ -79,13 +80,13 @@ func (a *Account) spareHere(c *Conditions, now int64) int64 {
 	return max(0, a.returnable()-int64(math.Ceil(mu+math.Sqrt(mu))))
 }
 
-// keepAhead books a lease of a window that is not the answer's: the next one, or, in the answer to a batch that was sent
-// again, the current one. The lease begins when that window has begun for certain, and ends before it may be over. It returns
-// the units that are lost.
+// keepAhead books a lease of a window that is not the answer's: the next one, or, in the answer to a batch that was
+// sent again, the current one. The lease begins when that window has begun for certain, and ends before it may be over.
+// It returns the units that are lost.
 func (a *Account) keepAhead(c *Conditions, ans Answer, now int64) (lost int64) {
 	period, later := c.Window.Period*1000, ans.Gen-a.view.window
-	// Credit that was spent while the answer was on its way counts in this window. Redis has leased the units beside a count
-	// without it (rules 3 and 33), so as many are not used.
+	// Credit that was spent while the answer was on its way counts in this window. Redis has leased the units beside a
+	// count without it (rules 3 and 33), so as many are not used.
 	var net int64
 	if c.Window.Sliding {
 		net = min(ans.Lease, a.pending)
@@ -125,8 +126,8 @@ func (a *Account) ranOut(now int64) bool {
 	return a.view.ends != 0 && !a.fresh(now) && now < a.opened.ends
 }
 
-// nextLevel returns the level of the window after that of the view, by the view: what it began with, and of a sliding window what
-// has come back since. Other processes may have used units.
+// nextLevel returns the level of the window after that of the view, by the view: what it began with, and of a sliding
+// window what has come back since. Other processes may have used units.
 func (a *Account) nextLevel(c *Conditions, now int64) int64 {
 	w := c.Window
 	if !w.Sliding {

@@ -1,7 +1,7 @@
 package account
 
-// Books records the effect of an event on the units of a key. The shell adds it to the limiter's counters. hybrid.Stats has the
-// equation that holds for these counters.
+// Books records the effect of an event on the units of a key. The shell adds it to the limiter's counters. hybrid.Stats
+// has the equation that holds for these counters.
 type Books struct {
 	Acked    int64 // owed units that Redis acknowledged
 	Debited  int64 // units that Redis granted to waiting calls, or leased

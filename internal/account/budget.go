@@ -2,8 +2,8 @@ package account
 
 import "github.com/hybridlimit/hybridlimit"
 
-// Budget is the units of a key that the fast path may spend without the account. These units stay in the account's counts while
-// the fast path has the budget: Begin takes the rest back and books the difference.
+// Budget is the units of a key that the fast path may spend without the account. These units stay in the account's
+// counts while the fast path has the budget: Begin takes the rest back and books the difference.
 type Budget struct {
 	Kind  BudgetKind // source of the units
 	Units int64      // at most MaxUnits
@@ -27,9 +27,9 @@ var Sources = [BudgetKinds]hybridlimit.Source{
 	LeaseBudget: hybridlimit.SourceLease, CreditBudget: hybridlimit.SourceCredit, DenyBudget: hybridlimit.SourceDenyCache,
 }
 
-// A budget is packed into one word: [epoch 34][kind 2][units 28]. The epoch is the last tick in which the budget is valid.
-// Epochs wrap around. An epoch is over if it is behind the current one by less than half of the range: 1.4 years in ticks of
-// 5 ms.
+// A budget is packed into one word: [epoch 34][kind 2][units 28]. The epoch is the last tick in which the budget is
+// valid. Epochs wrap around. An epoch is over if it is behind the current one by less than half of the range: 1.4 years
+// in ticks of 5 ms.
 const (
 	unitBits   = 28
 	kindBits   = 2
@@ -71,9 +71,9 @@ func (b Budget) Spendable() int64 {
 	return b.Units
 }
 
-// Begin is the first step of each event. It takes back the budget and drops leases that have ended. left is the number of units
-// still in the budget; for a DenyBudget, it is the number of denied units. Begin returns the units that the fast path spent or
-// denied, and the number of leased units that ended unspent.
+// Begin is the first step of each event. It takes back the budget and drops leases that have ended. left is the number
+// of units still in the budget; for a DenyBudget, it is the number of denied units. Begin returns the units that the
+// fast path spent or denied, and the number of leased units that ended unspent.
 func (a *Account) Begin(left, now int64) (spent Budget, expired int64) {
 	spent = a.drain(left, now)
 	expired = a.expire(now)
@@ -99,10 +99,11 @@ func (a *Account) drain(left, now int64) Budget {
 	return Budget{b.Kind, units}
 }
 
-// Load is the last step of each event. It chooses the next budget of the fast path and its expiry until (ns). The fast path may
-// spend the budget for two ticks after until, or after now if that is later: an epoch lasts one tick, and the next tick may be
-// one tick late. The last ticks of a denial are left to the slow path, whose RetryAfter is exact. Every other change of the
-// spendable units is an event of the key, which takes the budget back, or voids the budgets of all keys.
+// Load is the last step of each event. It chooses the next budget of the fast path and its expiry until (ns). The fast
+// path may spend the budget for two ticks after until, or after now if that is later: an epoch lasts one tick, and the
+// next tick may be one tick late. The last ticks of a denial are left to the slow path, whose RetryAfter is exact.
+// Every other change of the spendable units is an event of the key, which takes the budget back, or voids the budgets
+// of all keys.
 func (a *Account) Load(c *Conditions, now int64) (b Budget, until int64) {
 	if c.Broken {
 		return a.loadHeld()
@@ -132,8 +133,8 @@ func (a *Account) Load(c *Conditions, now int64) (b Budget, until int64) {
 			until = min(until, a.ahead.begin)
 		}
 	case a.pending > 0 && a.outlasts(now, 2*c.Tick):
-		// A unit is pending, so a sync is queued. It will carry the units that are spent from now on. The unit that makes
-		// this sync urgent is left to the slow path.
+		// A unit is pending, so a sync is queued. It will carry the units that are spent from now on. The unit that
+		// makes this sync urgent is left to the slow path.
 		units := a.CreditLeft(c, now)
 		if more := a.flushAt(c, now) - a.pending; more > 0 {
 			units = min(units, more-1)
@@ -157,8 +158,8 @@ func (a *Account) loadHeld() (b Budget, until int64) {
 	return a.budget, a.LeaseEnds()
 }
 
-// DenyUntil returns the time (ns) at which one unit can be had, for the RetryAfter of a DenyBudget's denials. The low bit is 0
-// if no unit exists before that time. It is 1 if units may exist, but this process must not ask yet.
+// DenyUntil returns the time (ns) at which one unit can be had, for the RetryAfter of a DenyBudget's denials. The low
+// bit is 0 if no unit exists before that time. It is 1 if units may exist, but this process must not ask yet.
 func (a *Account) DenyUntil(c *Conditions) int64 {
 	return max((a.thereAt(c, 1)+1)&^1, a.nextPollFor(c, 1)|1)
 }

@@ -2,8 +2,8 @@ package account
 
 import "github.com/hybridlimit/hybridlimit"
 
-// Call decides a call for n units. Only Call and judge define the order of a decision: AllowAll tries Call on a copy, and
-// Inspect explains Call on a copy.
+// Call decides a call for n units. Only Call and judge define the order of a decision: AllowAll tries Call on a copy,
+// and Inspect explains Call on a copy.
 //
 // If the action is Ask, the caller waits for Redis: the shell adds the call to the Waiters.
 func (a *Account) Call(c *Conditions, n, now int64) Verdict {
@@ -30,7 +30,8 @@ func (a *Account) Call(c *Conditions, n, now int64) Verdict {
 	return v
 }
 
-// Again decides a call that Call has already counted in the demand. Unlike Call, it always lets the call wait for Redis.
+// Again decides a call that Call has already counted in the demand. Unlike Call, it always lets the call wait for
+// Redis.
 func (a *Account) Again(c *Conditions, n, now int64) Verdict {
 	if c.Broken {
 		return a.locally(c, n, now, RedisAway)
@@ -93,8 +94,8 @@ func (a *Account) TimedOut(c *Conditions, n, now int64) Verdict {
 	return a.without(c, n, now, WaitTimeout)
 }
 
-// without decides a call that Redis did not answer in time. While the breaker is closed, ModeStrict denies, because the answer
-// of Redis counts.
+// without decides a call that Redis did not answer in time. While the breaker is closed, ModeStrict denies, because the
+// answer of Redis counts.
 func (a *Account) without(c *Conditions, n, now int64, why Reason) Verdict {
 	if c.Mode == ModeStrict && !c.Broken {
 		return Verdict{
@@ -104,8 +105,9 @@ func (a *Account) without(c *Conditions, n, now int64, why Reason) Verdict {
 	return a.locally(c, n, now, why)
 }
 
-// AtMost takes up to n units without asking Redis: held units, or else units on credit. If it takes none, took is 0. The action
-// is then Ask if Redis may be asked for a part of n at once: for a queue, when Redis need not be told of any units before.
+// AtMost takes up to n units without asking Redis: held units, or else units on credit. If it takes none, took is 0.
+// The action is then Ask if Redis may be asked for a part of n at once: for a queue, when Redis need not be told of any
+// units before.
 func (a *Account) AtMost(c *Conditions, n, now int64) (took int64, v Verdict) {
 	if took = a.AtOnce(n); took > 0 {
 		a.demand.note(took, now)
@@ -127,8 +129,8 @@ func (a *Account) AtMost(c *Conditions, n, now int64) (took int64, v Verdict) {
 // MaxCharge is the largest number of charged units in one sync. It leaves room for other owed units: Lua counts to 2⁵³.
 const MaxCharge = 1 << 52
 
-// Charge books n units that were used without asking: first as held units, then as owed. It returns the number of units that
-// count. Units above MaxCharge would change nothing, because no debt is larger than the burst.
+// Charge books n units that were used without asking: first as held units, then as owed. It returns the number of units
+// that count. Units above MaxCharge would change nothing, because no debt is larger than the burst.
 func (a *Account) Charge(c *Conditions, n, now int64) (v Verdict, counted int64) {
 	a.demand.note(min(n, MaxCharge), now)
 	paid := min(a.Held(), n)

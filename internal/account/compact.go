@@ -1,8 +1,8 @@
 package account
 
-// Compact is the compact form of an account that has at most one lease, neither of slots nor of the ledger, no sync in flight,
-// and owed units of at most one window. It can also hold the last refusal of a log. Most keys fit it between calls. It takes
-// less than half of the memory.
+// Compact is the compact form of an account that has at most one lease, neither of slots nor of the ledger, no sync in
+// flight, and owed units of at most one window. It can also hold the last refusal of a log. Most keys fit it between
+// calls. It takes less than half of the memory.
 type Compact struct {
 	units, end int64 // of the lease
 	pending    int64 // as Account.pending, all in the view's window
@@ -14,8 +14,8 @@ type Compact struct {
 // refusedBy in createdAt marks a view that holds a refusal. A state's "created at" is never negative.
 const refusedBy = -1
 
-// Compact returns the compact form of an account. ok is false if the form loses something. A round trip verifies that it loses
-// nothing, so that a new field of Account cannot be forgotten here.
+// Compact returns the compact form of an account. ok is false if the form loses something. A round trip verifies that
+// it loses nothing, so that a new field of Account cannot be forgotten here.
 func (a *Account) Compact() (c Compact, ok bool) {
 	c = Compact{a.leases[0].units, a.leases[0].end, a.pending, a.view, a.demand, a.budget.Pack(0)}
 	if r := a.refusal; r.N > 0 && a.view == (view{}) {

@@ -2,10 +2,11 @@ package account
 
 import "github.com/hybridlimit/hybridlimit/internal/algo"
 
-// This file has the direct calls: one message for one call, outside the sync path. ModeExact, logs and reservations use them.
+// This file has the direct calls: one message for one call, outside the sync path. ModeExact, logs and reservations use
+// them.
 
-// DirectBegin decides a call for n units if that does not need Redis. Otherwise it notes that a direct call will ask Redis for
-// them, and decided is false. See MustSettle for what Redis must be told before that call.
+// DirectBegin decides a call for n units if that does not need Redis. Otherwise it notes that a direct call will ask
+// Redis for them, and decided is false. See MustSettle for what Redis must be told before that call.
 func (a *Account) DirectBegin(c *Conditions, n, now int64) (v Verdict, decided bool) {
 	switch {
 	case a.AtOnce(n) >= n:
@@ -23,20 +24,21 @@ func (a *Account) DirectBegin(c *Conditions, n, now int64) (v Verdict, decided b
 	return Verdict{}, false
 }
 
-// MustSettle reports whether Redis must still be told of units of the key, or get leased units back. twice reports whether that
-// takes two answers, because a sync without some of these units is in flight. Leased units go back before a booking: otherwise
-// they could be used at its time, beside a whole burst that is booked. Redis may also lack them for the booking.
+// MustSettle reports whether Redis must still be told of units of the key, or get leased units back. twice reports
+// whether that takes two answers, because a sync without some of these units is in flight. Leased units go back before
+// a booking: otherwise they could be used at its time, beside a whole burst that is booked. Redis may also lack them
+// for the booking.
 func (a *Account) MustSettle() (must, twice bool) {
 	must = a.leasing || a.owed()+a.back()+a.MustReturn()-a.ahead.units > 0
 	return must, a.leasing || a.frozen && a.pending+a.refunds.units()+a.returnable() > 0
 }
 
-// MayHold reports whether units are in hand, or on their way to it. If Redis refused a direct call, these units may be the missing
-// ones: a sync of another call can lease them between DirectBegin and the direct call.
+// MayHold reports whether units are in hand, or on their way to it. If Redis refused a direct call, these units may be
+// the missing ones: a sync of another call can lease them between DirectBegin and the direct call.
 func (a *Account) MayHold() bool { return a.leasing || a.Held() > 0 }
 
-// DirectEnd books the end of a direct call for n units. The granted units are subtracted from the view, which is older than the
-// call. The answer to a sync in flight may also be older.
+// DirectEnd books the end of a direct call for n units. The granted units are subtracted from the view, which is older
+// than the call. The answer to a sync in flight may also be older.
 func (a *Account) DirectEnd(c *Conditions, n, granted int64) {
 	a.asking -= n
 	a.view.level -= granted * c.Bucket.Unit
@@ -53,8 +55,8 @@ func (a *Account) Told(c *Conditions) (v algo.View) {
 	return v
 }
 
-// DirectSeen takes over the view in the answer to a direct call of ModeExact or of a log. A fallback begins with it. A sync in
-// flight will bring a view too.
+// DirectSeen takes over the view in the answer to a direct call of ModeExact or of a log. A fallback begins with it. A
+// sync in flight will bring a view too.
 func (a *Account) DirectSeen(c *Conditions, ans Answer, now int64) {
 	if !a.frozen {
 		a.see(c, ans, now)
@@ -96,8 +98,8 @@ func (a *Account) NoteRefusal(r Refusal, now int64) {
 	}
 }
 
-// NoteAbove notes the units that were left when a call asked for more than the burst. It does nothing if there is a view or a
-// refusal that holds, because these say more.
+// NoteAbove notes the units that were left when a call asked for more than the burst. It does nothing if there is a
+// view or a refusal that holds, because these say more.
 func (a *Account) NoteAbove(r Refusal, now int64) {
 	if !a.view.known() && !a.refusal.Holds(a.refusal.N, now) {
 		a.refusal = r

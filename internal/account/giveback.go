@@ -6,11 +6,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// This file has the return of leased units that the process does not spend. A bucket takes units back that its ledger holds, a
-// window all that it has counted (rules 24 to 30 of docs/protocol.md). Slots of a queue are not returned: their time passes.
+// This file has the return of leased units that the process does not spend. A bucket takes units back that its ledger
+// holds, a window all that it has counted (rules 24 to 30 of docs/protocol.md). Slots of a queue are not returned:
+// their time passes.
 
-// idleAfter returns the time (ns) without a use of the leases after which the process returns them. It is T, but at most a
-// quarter of the life of a lease. A unit that is on its way back cannot be spent while Redis hangs, so units in use stay.
+// idleAfter returns the time (ns) without a use of the leases after which the process returns them. It is T, but at
+// most a quarter of the life of a lease. A unit that is on its way back cannot be spent while Redis hangs, so units in
+// use stay.
 func (c *Conditions) idleAfter() int64 { return min(c.Interval, algo.MaxLease*1000/4) }
 
 // returnable returns the held units that Redis takes back: of a bucket, those in its ledger, and of a window all.
@@ -23,8 +25,8 @@ func (a *Account) returnable() (units int64) {
 	return units
 }
 
-// disown makes the held units no longer returnable, because the limit that Redis counted them in is no longer the key's. They
-// keep their end. It returns the units that are lost.
+// disown makes the held units no longer returnable, because the limit that Redis counted them in is no longer the
+// key's. They keep their end. It returns the units that are lost.
 func (a *Account) disown() (lost int64) {
 	lost, a.booked.over, a.ahead = a.booked.over+a.ahead.units, 0, ahead{}
 	if !a.frozen {
@@ -65,8 +67,8 @@ func (a *Account) watch(c *Conditions, leased, now int64) {
 // lookEarly returns the time (ns) before the end of a lease at which the process looks whether it has use for it.
 func (c *Conditions) lookEarly() int64 { return c.idleAfter() + 2*c.RTT + 2*c.Tick }
 
-// LookAt returns the time (ns) at which Send must be called, even if no event asks for it: units may have to go back to Redis,
-// or a lease of the next window is due. 0: at no time.
+// LookAt returns the time (ns) at which Send must be called, even if no event asks for it: units may have to go back to
+// Redis, or a lease of the next window is due. 0: at no time.
 func (a *Account) LookAt(c *Conditions, now int64) int64 {
 	at, next := a.returnAt(c, now), a.aheadAt(c, now)
 	if begin := a.ahead.begin; a.ahead.units > 0 && !a.frozen && c.looksAtPace() && (next == 0 || begin < next) {
@@ -130,9 +132,9 @@ func (a *Account) surplus(c *Conditions, wanting bool, now int64) (units int64, 
 	return units - min(units, int64(math.Ceil(demand))), due
 }
 
-// giveBack takes units out of the hand. It returns the units that the op returns, with those whose life is over, and the number
-// of their window; 0: they are in the ledger. leaving: the key is left, so if nothing else goes back, the units of the next
-// window do.
+// giveBack takes units out of the hand. It returns the units that the op returns, with those whose life is over, and
+// the number of their window; 0: they are in the ledger. leaving: the key is left, so if nothing else goes back, the
+// units of the next window do.
 func (a *Account) giveBack(units int64, leaving bool) (back, window int64) {
 	back, a.booked.over = a.booked.over, 0
 	if leaving && units == 0 && a.ahead.units > 0 {

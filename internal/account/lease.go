@@ -6,8 +6,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// This file has the leases: the units that a process holds, and the times at which it asks for more. Redis decides the size of
-// a lease: internal/algo/lease.go.
+// This file has the leases: the units that a process holds, and the times at which it asks for more. Redis decides the
+// size of a lease: internal/algo/lease.go.
 
 // lease is units that are debited in Redis and held in this process.
 type lease struct {
@@ -108,8 +108,8 @@ func (a *Account) LeaseEnds() (end int64) {
 	return end
 }
 
-// looksAgain returns the time at which the slow path must look at the leases: at the first end, or earlier, when they can be
-// renewed.
+// looksAgain returns the time at which the slow path must look at the leases: at the first end, or earlier, when they
+// can be renewed.
 func (a *Account) looksAgain(now int64) int64 {
 	end := a.LeaseEnds()
 	if units, last := a.renewable(); units > 0 && !a.frozen {
@@ -120,9 +120,9 @@ func (a *Account) looksAgain(now int64) int64 {
 	return end
 }
 
-// keep adds a lease to the held units. All booked units have one end, that of the last renewal. If both places are taken, the
-// units join a lease of the same kind, the spare first, and get the earlier of the two ends. keep returns the units that it
-// cannot keep: units of another kind than both leases, or a third block of slots.
+// keep adds a lease to the held units. All booked units have one end, that of the last renewal. If both places are
+// taken, the units join a lease of the same kind, the spare first, and get the earlier of the two ends. keep returns
+// the units that it cannot keep: units of another kind than both leases, or a third block of slots.
 func (a *Account) keep(l lease) (lost int64) {
 	for i := range a.leases {
 		if o := &a.leases[i]; l.booked && o.booked && o.units > 0 {
@@ -145,8 +145,9 @@ func (a *Account) keep(l lease) (lost int64) {
 	return l.units
 }
 
-// renew books the part of an answer about the units that the op asked to keep. They now live until end. If the ledger has
-// forgotten them, they keep their old end. renew returns the units that are lost because their life ended meanwhile.
+// renew books the part of an answer about the units that the op asked to keep. They now live until end. If the ledger
+// has forgotten them, they keep their old end. renew returns the units that are lost because their life ended
+// meanwhile.
 func (a *Account) renew(gen, leased, end int64) (lost int64) {
 	kept, over := a.booked.kept, a.booked.over
 	a.booked = booking{}
@@ -167,8 +168,8 @@ func (a *Account) renew(gen, leased, end int64) (lost int64) {
 	return lost
 }
 
-// unbook gives up the booking. The held units are not renewed any more and keep their end: the ledger holds them until then.
-// unbook returns the units that cannot be returned any more.
+// unbook gives up the booking. The held units are not renewed any more and keep their end: the ledger holds them until
+// then. unbook returns the units that cannot be returned any more.
 func (a *Account) unbook() (lost int64) {
 	lost = a.booked.over + a.booked.back
 	a.booked = booking{}
@@ -183,9 +184,9 @@ func (a *Account) prefetchAt(c *Conditions, now int64) int64 {
 	return int64(a.demand.perSecond(now) * float64(2*c.RTT) / 1e9)
 }
 
-// livesOnCredit reports whether the key needs no leases, for one of two reasons. It holds none, and its demand is below leaseFrom.
-// Or there are so many keys that syncs have to wait, and its credit lasts for more than a second: a lease would be spent in that
-// time, and each further lease would cost another sync.
+// livesOnCredit reports whether the key needs no leases, for one of two reasons. It holds none, and its demand is below
+// leaseFrom. Or there are so many keys that syncs have to wait, and its credit lasts for more than a second: a lease
+// would be spent in that time, and each further lease would cost another sync.
 func (a *Account) livesOnCredit(c *Conditions, now int64) bool {
 	if from := a.leaseFrom(c, now); from > leasable && a.Leased() == 0 && a.demand.steady(now) < from {
 		return true
@@ -193,8 +194,8 @@ func (a *Account) livesOnCredit(c *Conditions, now int64) bool {
 	return c.Behind && float64(a.CreditLeft(c, now)) > a.demand.perSecond(now)
 }
 
-// takesLease reports whether a sync that is sent anyway should ask for a lease: the process holds few units, or it can renew
-// them.
+// takesLease reports whether a sync that is sent anyway should ask for a lease: the process holds few units, or it can
+// renew them.
 func (a *Account) takesLease(c *Conditions, now int64) bool {
 	if a.livesOnCredit(c, now) {
 		return false
@@ -206,13 +207,13 @@ func (a *Account) takesLease(c *Conditions, now int64) bool {
 	return c.hasLeases() && (units > 0 || a.leases[1].units == 0 && a.Held() <= a.prefetchAt(c, now))
 }
 
-// leasable is the smallest demand, in units a second, for which a lease of one second may be worth a record in the ledger.
-// leasableOnCredit is that of a key with plenty of units and credit: up to there, its payments, which are gathered, cost Redis less
-// than its leases.
+// leasable is the smallest demand, in units a second, for which a lease of one second may be worth a record in the
+// ledger. leasableOnCredit is that of a key with plenty of units and credit: up to there, its payments, which are
+// gathered, cost Redis less than its leases.
 const leasable, leasableOnCredit = 2, 8
 
-// leaseFrom returns the smallest demand for which the key takes leases. On credit, half of C must last for the time in which
-// payments are gathered.
+// leaseFrom returns the smallest demand for which the key takes leases. On credit, half of C must last for the time in
+// which payments are gathered.
 func (a *Account) leaseFrom(c *Conditions, now int64) float64 {
 	if c.windowed() || c.Bucket.Queue || a.view.known() && a.level(c, now) < c.Bucket.Cap/2 {
 		return leasable
@@ -220,8 +221,8 @@ func (a *Account) leaseFrom(c *Conditions, now int64) float64 {
 	return max(leasable, min(leasableOnCredit, float64(c.Credit)/2/(float64(c.Interval+c.lead())/1e9)))
 }
 
-// worthLease reports whether a sync should be sent only for a lease: to renew one, or to get a new one. A new one needs enough
-// demand. By the last view, there must be units to lease, and the lease must live long enough.
+// worthLease reports whether a sync should be sent only for a lease: to renew one, or to get a new one. A new one needs
+// enough demand. By the last view, there must be units to lease, and the lease must live long enough.
 func (a *Account) worthLease(c *Conditions, now int64) bool {
 	demand := a.demand.steady(now)
 	if a.frozen || !c.hasLeases() || demand < leasable || now < a.NextPoll(c) {
@@ -259,9 +260,10 @@ func (a *Account) worthLease(c *Conditions, now int64) bool {
 	return life >= algo.MinLease && mu-math.Sqrt(mu) >= 1
 }
 
-// leaseDemand returns the demand, in units a second, that a lease is for. If the calls of the last second, made by each process of
-// the fleet, use half of what is left, they may be part of a burst of the fleet. A lease for the next second would then hold units
-// that the burst needs elsewhere. The places of a queue are served one after the other, so no burst uses it up.
+// leaseDemand returns the demand, in units a second, that a lease is for. If the calls of the last second, made by each
+// process of the fleet, use half of what is left, they may be part of a burst of the fleet. A lease for the next second
+// would then hold units that the burst needs elsewhere. The places of a queue are served one after the other, so no
+// burst uses it up.
 func (a *Account) leaseDemand(c *Conditions, now int64) float64 {
 	level := c.Bucket.Cap
 	if a.fresh(now) {
@@ -273,8 +275,8 @@ func (a *Account) leaseDemand(c *Conditions, now int64) float64 {
 	return a.demand.lasting(now)
 }
 
-// renewWithin returns the time (ns) before its end at which a lease is renewed: the time of two calls, because only calls look
-// at a lease, and at most half of its life.
+// renewWithin returns the time (ns) before its end at which a lease is renewed: the time of two calls, because only
+// calls look at a lease, and at most half of its life.
 func renewWithin(demand float64) int64 {
 	return int64(min(2e9/demand, algo.MaxLease*1000/2))
 }

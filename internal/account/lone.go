@@ -6,13 +6,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// This file has the plain ops: the lone ask, which only asks for the units of waiting calls, and the payment, which only tells
-// owed units. Both may tell a view. They want neither a lease nor a next poll. Redis decides them at a fraction of the cost of
-// other ops. The first message with lone asks has no envelope: if Redis applies such an op twice, units are lost, but none is
-// admitted twice.
+// This file has the plain ops: the lone ask, which only asks for the units of waiting calls, and the payment, which
+// only tells owed units. Both may tell a view. They want neither a lease nor a next poll. Redis decides them at a
+// fraction of the cost of other ops. The first message with lone asks has no envelope: if Redis applies such an op
+// twice, units are lost, but none is admitted twice.
 
-// mayBePlain reports whether the next op may be a plain one. No units are held, and the demand is too small for a lease. There is
-// no sign of contention, which next polls would share out.
+// mayBePlain reports whether the next op may be a plain one. No units are held, and the demand is too small for a
+// lease. There is no sign of contention, which next polls would share out.
 func (a *Account) mayBePlain(c *Conditions, now int64) bool {
 	switch {
 	case a.Leased() > 0, a.booked != (booking{}), a.leaving, c.Closing, a.refunds.units() > 0, a.local.admitted > 0:
@@ -55,8 +55,8 @@ func (a *Account) askAlone(c *Conditions, asks []int64, now int64) algo.Op {
 	return op
 }
 
-// mayPayAlone reports whether the next op may be a payment. Owed units of a window need their window. A payment that would leave
-// little needs a next poll, and with it the demand.
+// mayPayAlone reports whether the next op may be a payment. Owed units of a window need their window. A payment that
+// would leave little needs a next poll, and with it the demand.
 func (a *Account) mayPayAlone(c *Conditions, asks []int64, now int64) bool {
 	return len(asks) == 0 && a.pending > 0 && a.pending*c.Bucket.Unit < c.Bucket.Cap/4 && !c.windowed() && a.mayBePlain(c, now)
 }

@@ -6,21 +6,21 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// This file has the looks at the leases of a window. Such a lease lives until its window ends, so units that the process will not
-// spend would be refused to others for all that time. A lease is for algo.WindowLease at most, so in a window that is not much
-// longer it is a large part of the process's share: the process looks at its pace. In a longer one it waits until it hears that
-// another process was refused: see Want.
+// This file has the looks at the leases of a window. Such a lease lives until its window ends, so units that the
+// process will not spend would be refused to others for all that time. A lease is for algo.WindowLease at most, so in a
+// window that is not much longer it is a large part of the process's share: the process looks at its pace. In a longer
+// one it waits until it hears that another process was refused: see Want.
 
-// paceWindow is the longest period (ns) of a window in which a process looks at its pace. In each, it looks windowLooks times, but
-// not less often than once in looksMost (ns).
+// paceWindow is the longest period (ns) of a window in which a process looks at its pace. In each, it looks windowLooks
+// times, but not less often than once in looksMost (ns).
 const (
 	paceWindow  = 3 * algo.WindowLease * 1000
 	windowLooks = 16
 	looksMost   = int64(300e6)
 )
 
-// wantedFrom is the shortest period (ns) of a window in which a refused process tells the others: they hear it within two seconds.
-// In relookWindow (ns) after the refusal, the units that were idle are back.
+// wantedFrom is the shortest period (ns) of a window in which a refused process tells the others: they hear it within
+// two seconds. In relookWindow (ns) after the refusal, the units that were idle are back.
 const (
 	wantedFrom   = int64(4e9)
 	relookWindow = int64(1800e6)
@@ -33,15 +33,15 @@ type paced struct {
 	since int64   // ns
 }
 
-// pacedFor returns the use of leases that are taken at now. Where a window has plenty of units, Redis adds up to 1.5 standard
-// deviations to a lease.
+// pacedFor returns the use of leases that are taken at now. Where a window has plenty of units, Redis adds up to 1.5
+// standard deviations to a lease.
 func pacedFor(units, now, end int64) paced {
 	life := max(1, min(end-now, algo.WindowLease*1000))
 	return paced{pace: max(0, float64(units)-math.Sqrt(float64(units))) / float64(life), since: now}
 }
 
-// looksAtPace reports whether the process looks at its pace in a window. In a sliding one it returns units with its ask for the next
-// one: see spareHere.
+// looksAtPace reports whether the process looks at its pace in a window. In a sliding one it returns units with its ask
+// for the next one: see spareHere.
 func (c *Conditions) looksAtPace() bool {
 	return c.windowed() && !c.Window.Sliding && c.Window.Period*1000 <= paceWindow
 }
@@ -57,12 +57,12 @@ func (a *Account) looksEvery(c *Conditions) int64 {
 	return c.idleWindow()
 }
 
-// idleWindow is idleAfter for a long window whose units are not wanted. A process that uses the key now and then would need two
-// syncs for each use if its units went back within seconds.
+// idleWindow is idleAfter for a long window whose units are not wanted. A process that uses the key now and then would
+// need two syncs for each use if its units went back within seconds.
 func (c *Conditions) idleWindow() int64 { return max(c.idleAfter(), c.Window.Period*1000/2) }
 
-// Wanting reports whether the other processes should hear that units of this key are wanted: the window is used up, and they may
-// hold some of its units. Call it after an answer.
+// Wanting reports whether the other processes should hear that units of this key are wanted: the window is used up, and
+// they may hold some of its units. Call it after an answer.
 func (a *Account) Wanting(c *Conditions) bool {
 	return a.hopesHere(c) && c.hasLeases() && c.Window.Period*1000 >= wantedFrom
 }
@@ -74,11 +74,12 @@ func (a *Account) Want(c *Conditions, now int64) {
 	}
 }
 
-// idleUses is the number of units that a process should have spent since its last use, by the pace of its leases, from which on it is
-// idle.
+// idleUses is the number of units that a process should have spent since its last use, by the pace of its leases, from
+// which on it is idle.
 const idleUses = 5
 
-// enough is the number of units that should have been spent from which on a look is sure that the demand is still the same.
+// enough is the number of units that should have been spent from which on a look is sure that the demand is still the
+// same.
 const enough = 20
 
 // surplusOfWindow is surplus for a window.
@@ -108,9 +109,9 @@ func (a *Account) surplusOfWindow(c *Conditions, units, now int64) int64 {
 	return surplus
 }
 
-// surplus returns how many of the units are more than the process will spend in rest (ns). Counts of calls vary. If fewer were spent
-// than by the pace of the leases, by two standard deviations, the demand has become smaller: units for the pace since then stay, and a
-// standard deviation more.
+// surplus returns how many of the units are more than the process will spend in rest (ns). Counts of calls vary. If
+// fewer were spent than by the pace of the leases, by two standard deviations, the demand has become smaller: units for
+// the pace since then stay, and a standard deviation more.
 func (p *paced) surplus(units, rest, now int64) int64 {
 	span := float64(now - p.since)
 	due := p.pace * span
@@ -127,8 +128,9 @@ func (p *paced) surplus(units, rest, now int64) int64 {
 	return 0
 }
 
-// surplusUnwanted is surplusOfWindow for a long window whose units are not wanted. Units that were not used for half of the window go
-// back if the window may run out: by the view, the part of its units that is left is less than the part of its time.
+// surplusUnwanted is surplusOfWindow for a long window whose units are not wanted. Units that were not used for half of
+// the window go back if the window may run out: by the view, the part of its units that is left is less than the part
+// of its time.
 func (a *Account) surplusUnwanted(c *Conditions, units, quiet, now int64) int64 {
 	if quiet < c.idleWindow() {
 		a.lookBy = max(a.lookBy, a.spentAt+c.idleWindow())

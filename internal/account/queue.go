@@ -5,17 +5,17 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
-// This file has the part of the protocol that only queues have. A lease is a block of slots: a period of time in which the
-// queue serves this process alone. Calls take units in order from the beginning of the block. A part of the block that passes
-// before a call takes it is lost. There is no credit: only Redis knows the time at which a call is served.
+// This file has the part of the protocol that only queues have. A lease is a block of slots: a period of time in which
+// the queue serves this process alone. Calls take units in order from the beginning of the block. A part of the block
+// that passes before a call takes it is lost. There is no credit: only Redis knows the time at which a call is served.
 
 // block returns a lease of slots from next on.
 func block(units, next, each int64) lease {
 	return lease{units: units, next: next, each: each, end: next + units*each}
 }
 
-// pass drops the slots in which no call can be served any more, and returns their number. A unit needs the time of a whole slot
-// before the end of the block.
+// pass drops the slots in which no call can be served any more, and returns their number. A unit needs the time of a
+// whole slot before the end of the block.
 func (l *lease) pass(now int64) int64 {
 	lost := l.passed(now)
 	l.next = max(l.next, now)
@@ -37,15 +37,15 @@ func (l *lease) take(n, now int64) (delay int64) {
 	return delay
 }
 
-// slotted reports whether the held units are slots. The fast path cannot spend slots, because each call must be told the time
-// at which it is served.
+// slotted reports whether the held units are slots. The fast path cannot spend slots, because each call must be told
+// the time at which it is served.
 func (a *Account) slotted() bool { return a.leases[0].units > 0 && a.leases[0].each > 0 }
 
 // Slots reports whether the held units are slots. next is the time (ns) at which the next one is served.
 func (a *Account) Slots() (next int64, ok bool) { return a.leases[0].next, a.slotted() }
 
-// AtOnce returns the number of units, up to n, that one call can take from the held units. In a queue, the units of one call
-// are served one after the other, so they come from one block.
+// AtOnce returns the number of units, up to n, that one call can take from the held units. In a queue, the units of one
+// call are served one after the other, so they come from one block.
 func (a *Account) AtOnce(n int64) int64 {
 	if !a.slotted() {
 		return min(n, a.Held())
@@ -73,9 +73,9 @@ func (a *Account) hand(n, now int64) Verdict {
 	return v
 }
 
-// settleQueue is settle for a queue. For each waiting call it returns the ns until the call is served; negative: not served.
-// lost is the number of lost units. The grants and the lease are one block. The block counts from the time at which Redis
-// answered. The processes of the fleet agree on that time, except for the shortest delay of an answer.
+// settleQueue is settle for a queue. For each waiting call it returns the ns until the call is served; negative: not
+// served. lost is the number of lost units. The grants and the lease are one block. The block counts from the time at
+// which Redis answered. The processes of the fleet agree on that time, except for the shortest delay of an answer.
 func (a *Account) settleQueue(c *Conditions, ans Answer, waiting []int64, now int64) (delays []int64, lost int64) {
 	a.learn(c, ans, now)
 	got := block(ans.Granted+ans.Lease, ans.At+ans.Delay*1000, ans.each)

@@ -9,8 +9,8 @@ type Taken struct {
 	Direct bool  // Redis granted them to a direct call
 }
 
-// Refund gives back n units. It first takes them off the pending units, if these may be the same ones. The rest waits for the
-// next syncs. soon is the urgency of these syncs.
+// Refund gives back n units. It first takes them off the pending units, if these may be the same ones. The rest waits
+// for the next syncs. soon is the urgency of these syncs.
 func (a *Account) Refund(c *Conditions, n int64, taken Taken, soon Sync) (Sync, Books) {
 	left := n
 	if a.mayBeUnsent(taken) && (!c.windowed() || taken.At == 0 || a.window == 0 || a.window == taken.At) {
@@ -27,8 +27,9 @@ func (a *Account) Refund(c *Conditions, n int64, taken Taken, soon Sync) (Sync, 
 	return soon, b
 }
 
-// mayBeUnsent reports whether the units may be ones that Redis has not been told of. For the units of a reservation, that holds
-// until the next sync is sent. For the units of a call, it makes no difference which units of the key are given back.
+// mayBeUnsent reports whether the units may be ones that Redis has not been told of. For the units of a reservation,
+// that holds until the next sync is sent. For the units of a call, it makes no difference which units of the key are
+// given back.
 func (a *Account) mayBeUnsent(taken Taken) bool {
 	switch {
 	case taken.Direct:
@@ -42,14 +43,14 @@ func (a *Account) mayBeUnsent(taken Taken) bool {
 // refund is units to be given back. at is the time at which they were taken, as algo.Op.RefundAt; 0: not known.
 type refund struct{ units, at int64 }
 
-// refunds is the units that wait to be given back. Each element has the units of one window, or of one kind. A bucket has two
-// kinds: unused units of a call, without a time, and cancelled reservations.
+// refunds is the units that wait to be given back. Each element has the units of one window, or of one kind. A bucket
+// has two kinds: unused units of a call, without a time, and cancelled reservations.
 type refunds [2]refund
 
 func (r *refunds) units() int64 { return r[0].units + r[1].units }
 
-// add adds units to the element of their time and returns the number of void units: the oldest of three windows no longer
-// counts. Cancelled reservations of a bucket are added up under the earliest time, which is the safe side.
+// add adds units to the element of their time and returns the number of void units: the oldest of three windows no
+// longer counts. Cancelled reservations of a bucket are added up under the earliest time, which is the safe side.
 func (r *refunds) add(units, at int64, windowed bool) (void int64) {
 	for i := range r {
 		switch o := &r[i]; {

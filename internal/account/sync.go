@@ -20,9 +20,9 @@ type Answer struct {
 	each    int64 // of a queue: ns for one unit, under the limit that the op had
 }
 
-// Send returns the next op of the key. It carries the owed units, the refunds, the costs of waiting calls and the demand for a
-// lease. ok is false if there is nothing to send. Before Send, call Waiters.Front, Adapt to the plan that it returns, and
-// Begin. p is the key's plan.
+// Send returns the next op of the key. It carries the owed units, the refunds, the costs of waiting calls and the
+// demand for a lease. ok is false if there is nothing to send. Before Send, call Waiters.Front, Adapt to the plan that
+// it returns, and Begin. p is the key's plan.
 func (a *Account) Send(c *Conditions, p *Plan, ws *Waiters, now int64) (op algo.Op, b Books, ok bool) {
 	if c.Closing { // the op only pays
 		ws.carried = 0
@@ -48,8 +48,8 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	}
 	again := a.resync && a.Tells(c.Bucket, c.Lost)
 	a.resync = false
-	// A call that waits while the process holds units needs more than these. They go back with the op, so that one place has
-	// all units: otherwise Redis might never have enough for the call.
+	// A call that waits while the process holds units needs more than these. They go back with the op, so that one
+	// place has all units: otherwise Redis might never have enough for the call.
 	wanting := len(asks) > 0 && a.Held() > 0
 	quiet := a.pending == 0 && a.refunds.units() == 0 && len(asks) == 0
 	tells := a.tellsSpent(c, now)
@@ -87,13 +87,14 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	given := a.refunds.take()
 	op.Refund, op.RefundAt = given.units, given.at
 	a.giving, a.aside = given.units, 0
-	// A sync that only tells a view, or only returns units, takes no lease. If it tells a view, Redis may not know yet what
-	// other processes used. But units of a window can go back with an ask for the next one.
+	// A sync that only tells a view, or only returns units, takes no lease. If it tells a view, Redis may not know yet
+	// what other processes used. But units of a window can go back with an ask for the next one.
 	idle := a.pending == 0 && len(asks) == 0 && (again || back > 0 && !next || !worth)
 	if !c.Closing && !idle { // otherwise a next poll would be wasted too
 		op.Div = 2 * c.N
 	}
-	// A booking that waits for this op (an ask of 0) asks Redis directly for all its units. A lease would be missing there.
+	// A booking that waits for this op (an ask of 0) asks Redis directly for all its units. A lease would be missing
+	// there.
 	booking := slices.Contains(asks, 0)
 	if (next || back == 0 && a.takesLease(c, now)) && !idle && !wanting && !booking {
 		op.Demand = int64(min(a.leaseDemand(c, now)*1000, MaxCharge))
@@ -113,9 +114,9 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	return op, true
 }
 
-// Receive books the answer to the op in flight and decides the waiting calls. It returns the decided calls, each with its
-// Verdict, and the urgency of the key's next sync. Call Begin before it. p is the key's plan, which may have changed since the
-// op was sent.
+// Receive books the answer to the op in flight and decides the waiting calls. It returns the decided calls, each with
+// its Verdict, and the urgency of the key's next sync. Call Begin before it. p is the key's plan, which may have
+// changed since the op was sent.
 func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now int64) (answered []*Waiter, next Sync, b Books) {
 	sent := ws.sent
 	level, changed := ans.Level-sent.Low(), sent.Limit != p.Limit
@@ -206,9 +207,9 @@ func (a *Account) unserved(c *Conditions, p *Plan, w *Waiter, now int64) Verdict
 	return v
 }
 
-// refuse denies a call that the op carried and Redis refused. Units that have come back since are for later calls. If the call
-// asked again instead, and units come back faster than a round trip takes, it would wait for MaxWait. level is the level in the
-// answer, under the limit of the op.
+// refuse denies a call that the op carried and Redis refused. Units that have come back since are for later calls. If
+// the call asked again instead, and units come back faster than a round trip takes, it would wait for MaxWait. level is
+// the level in the answer, under the limit of the op.
 func (a *Account) refuse(c *Conditions, sent *Plan, level, n, now int64) Verdict {
 	until := a.ProvedUntil(c, n)
 	if !c.windowed() { // the level may have been that of another limit
@@ -245,8 +246,8 @@ func (a *Account) see(c *Conditions, ans Answer, now int64) {
 	a.enter(c, ans)
 }
 
-// settle books an answer. waiting is the costs of the calls that still wait, in order; the calls that the op carried come
-// first. served reports for each of them whether it is served. lost is the number of lost units.
+// settle books an answer. waiting is the costs of the calls that still wait, in order; the calls that the op carried
+// come first. served reports for each of them whether it is served. lost is the number of lost units.
 func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) (served []bool, lost int64) {
 	was, hoped := a.view, a.hopes(c) || a.hopesHere(c)
 	a.learn(c, ans, now)
@@ -259,14 +260,14 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 		}
 		ans.Lease, ans.Gen = 0, 0
 	}
-	// Rules 2 and 11: the life counts from the sending, because Redis may have granted the units then. It ends two ticks early,
-	// because the epoch may lag by one tick and a tick may be late.
+	// Rules 2 and 11: the life counts from the sending, because Redis may have granted the units then. It ends two
+	// ticks early, because the epoch may lag by one tick and a tick may be late.
 	end := ans.Sent + ans.Life*1000 - 2*c.Tick
 	lost = gone + a.renew(ans.Gen, ans.Lease, end)
 	a.view.relook = a.relookAt(c, was, hoped, ans.carried > 0 && ans.Granted+ans.Lease == 0, now)
-	// Granted units are for the calls that the op carried. These calls are admitted as of the time of the grant. During the
-	// life of the answer, the bucket cannot have filled up, so that other calls may take units that are left over. After the
-	// life, or if the answer uses the ledger, they may not: the ledger does not hold granted units (rule 10).
+	// Granted units are for the calls that the op carried. These calls are admitted as of the time of the grant. During
+	// the life of the answer, the bucket cannot have filled up, so that other calls may take units that are left over.
+	// After the life, or if the answer uses the ledger, they may not: the ledger does not hold granted units (rule 10).
 	grants, pool := ans.Granted, ans.Lease
 	switch alive := now < end; {
 	case !alive && ans.Gen != 0:
@@ -276,8 +277,8 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 	case ans.Gen == 0:
 		grants, pool = 0, pool+grants
 	}
-	// Rule 3: a lease first pays the credit that was spent while it was in flight. The process had a view from before the
-	// lease. Keeping both would admit C more.
+	// Rule 3: a lease first pays the credit that was spent while it was in flight. The process had a view from before
+	// the lease. Keeping both would admit C more.
 	net := min(pool, a.pending)
 	pool -= net
 	a.pending -= net
@@ -295,8 +296,8 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 		}
 	}
 	lost += grants
-	// Some calls may have stopped waiting, and the fallback may have admitted them. The units granted for them pay for its
-	// units.
+	// Some calls may have stopped waiting, and the fallback may have admitted them. The units granted for them pay for
+	// its units.
 	net = min(pool, a.local.admitted)
 	pool -= net
 	a.local.admitted -= net
@@ -322,10 +323,10 @@ func (a *Account) ReceiveClosed(ans Answer) Books {
 	return b
 }
 
-// GiveUp drops the op in flight for good: Redis is never told of its units. Redis may have applied the op all the same. So
-// leased units must not be settled again: the ledger would forget units of another process instead (rule 21). The held units
-// are no longer booked and keep their end, because the ledger holds them until then. The dropped units count against credit
-// until the next view (rule 22).
+// GiveUp drops the op in flight for good: Redis is never told of its units. Redis may have applied the op all the same.
+// So leased units must not be settled again: the ledger would forget units of another process instead (rule 21). The
+// held units are no longer booked and keep their end, because the ledger holds them until then. The dropped units count
+// against credit until the next view (rule 22).
 func (a *Account) GiveUp(ws *Waiters) Books {
 	b := Books{Dropped: a.inflight - a.giving}
 	ws.carried = 0

@@ -28,8 +28,9 @@ func (a *Account) closedUntil(c *Conditions, n int64) int64 {
 	}
 }
 
-// fadesAt returns the time (ns) at which a sliding window that has too few units until its end has n, because its units fade
-// during the next one; 0: it has them before, or is no sliding window. Before it ends nothing proves a denial in the next one.
+// fadesAt returns the time (ns) at which a sliding window that has too few units until its end has n, because its units
+// fade during the next one; 0: it has them before, or is no sliding window. Before it ends nothing proves a denial in
+// the next one.
 func (a *Account) fadesAt(c *Conditions, n int64) int64 {
 	if !c.Window.Sliding || !a.view.known() {
 		return 0
@@ -45,8 +46,8 @@ func (a *Account) fadesAt(c *Conditions, n int64) int64 {
 	return a.view.ends + (a.view.received - a.view.sent) + int64(math.Ceil(gone*float64(c.Window.Period)))*1000 + 1000
 }
 
-// rise returns the two bounds on the level of a window at a time: est rises with the units that have come back since the view,
-// and top does not: see algo.Window.Rise.
+// rise returns the two bounds on the level of a window at a time: est rises with the units that have come back since
+// the view, and top does not: see algo.Window.Rise.
 func (a *Account) rise(c *Conditions, now int64) (est, top int64) {
 	v := a.seen(c)
 	v.At = max(v.At, a.view.window*c.Window.Period) // Redis's clock may be back
@@ -63,8 +64,8 @@ func (a *Account) reach(c *Conditions, now int64) (est, top int64) {
 	return est, top
 }
 
-// owedHere returns the owed units that count in the view's window. Owed units of the last window take nothing from a fixed
-// window, and less and less from a sliding one, so they prove no denial.
+// owedHere returns the owed units that count in the view's window. Owed units of the last window take nothing from a
+// fixed window, and less and less from a sliding one, so they prove no denial.
 func (a *Account) owedHere() (units int64) {
 	if a.window == 0 || a.window == a.view.window {
 		units = a.pending
@@ -75,18 +76,18 @@ func (a *Account) owedHere() (units int64) {
 	return units
 }
 
-// stayAway sets the next poll of a process that a sliding window refused: the time at which one unit for each process of the
-// fleet has come back. Redis gives no next poll for windows. Without stayAway, each refused call would ask again: under x times
-// the permitted load, x ops per admission. With it there are at most two, because a process that gets its unit need not stay
-// away.
+// stayAway sets the next poll of a process that a sliding window refused: the time at which one unit for each process
+// of the fleet has come back. Redis gives no next poll for windows. Without stayAway, each refused call would ask
+// again: under x times the permitted load, x ops per admission. With it there are at most two, because a process that
+// gets its unit need not stay away.
 func (a *Account) stayAway(c *Conditions) {
 	if a.view.refill > 0 && c.N > 1 && a.view.level < c.N*c.Bucket.Unit {
 		a.view.nextPoll = min(a.view.ends, a.view.relook, a.view.received+c.N*c.Bucket.Unit/a.view.refill*1000)
 	}
 }
 
-// reclaims reports whether an op with these asks must return the units of the next window, because a sliding window has too few
-// units beside them.
+// reclaims reports whether an op with these asks must return the units of the next window, because a sliding window has
+// too few units beside them.
 func (a *Account) reclaims(c *Conditions, asks []int64) bool {
 	var want int64
 	for _, n := range asks {
@@ -127,8 +128,8 @@ func (a *Account) enter(c *Conditions, ans Answer) {
 		return
 	}
 	a.view.nextPoll = 0
-	// The number is that of the window that ends at that time. After a step back of Redis's clock, RedisNow may be in an
-	// earlier window.
+	// The number is that of the window that ends at that time. After a step back of Redis's clock, RedisNow may be in
+	// an earlier window.
 	a.view.refill, a.view.window = ans.Refill, c.Window.Number(ans.RedisNow+ans.Ends)-1
 	a.view.ends = ans.Sent + ans.Ends*1000
 }

@@ -1,9 +1,9 @@
-// Package permits is the protocol of limits on calls in flight in one process of a fleet. A permit is the right to run one call.
-// Redis has, for each key, the permits that each process holds (lua/permits.lua; package permitstest is the same in Go). A process
-// admits calls from what it holds, and asks Redis when that is not enough.
+// Package permits is the protocol of limits on calls in flight in one process of a fleet. A permit is the right to run
+// one call. Redis has, for each key, the permits that each process holds (lua/permits.lua; package permitstest is the
+// same in Go). A process admits calls from what it holds, and asks Redis when that is not enough.
 //
-// The package is pure. Time is an argument, in ns of a monotonic clock. It has no clock, lock, goroutine, log or network;
-// internal/test/house checks that. Its caller is the shell:
+// The package is pure. Time is an argument, in ns of a monotonic clock. It has no clock, lock, goroutine, log or
+// network; internal/test/house checks that. Its caller is the shell:
 //
 //	Member   one for each process: its heartbeats, and those of the holders that stood in its way
 //	Holding  one for each key, behind a lock: its permits, and the calls that run or wait

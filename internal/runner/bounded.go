@@ -6,13 +6,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// bounded returns c's Process with time-outs of at most timeout. strict also ends at
-// the deadline of its context, whether c's ContextTimeoutEnabled is on or off. It is
-// nil if that is impossible.
+// bounded returns c's Process with time-outs of at most timeout. strict also ends at the deadline of its context,
+// whether c's ContextTimeoutEnabled is on or off. It is nil if that is impossible.
 //
-// WithTimeout alone loses c's hooks (go-redis 9.23), and with them its traces. A
-// Conn inherits the hooks. The Conn here passes each command to the copy with the
-// time-out, so it never takes a connection itself.
+// WithTimeout alone loses c's hooks (go-redis 9.23), and with them its traces. A Conn inherits the hooks. The Conn here
+// passes each command to the copy with the time-out, so it never takes a connection itself.
 func bounded(c *redis.Client, timeout time.Duration) (loose, strict process) {
 	if own := c.Options().ReadTimeout; own > 0 { // otherwise c waits for ever
 		timeout = min(timeout, own)
@@ -33,8 +31,7 @@ func hooked(c, to *redis.Client) process {
 	return conn.Process
 }
 
-// handOn is the innermost hook of a client. It lets another client run the
-// commands.
+// handOn is the innermost hook of a client. It lets another client run the commands.
 type handOn struct{ to *redis.Client }
 
 // DialHook implements redis.Hook. There is nothing to dial.

@@ -14,12 +14,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dials records the error of the last failed dial of a client. go-redis dials in
-// the background and retries for longer than a call waits. A call gets only
-// context.DeadlineExceeded, without the cause.
+// dials records the error of the last failed dial of a client. go-redis dials in the background and retries for longer
+// than a call waits. A call gets only context.DeadlineExceeded, without the cause.
 //
-// dials is a hook of the client, since redis.Hook is the only way to observe a
-// dial. It changes no behaviour.
+// dials is a hook of the client, since redis.Hook is the only way to observe a dial. It changes no behaviour.
 type dials struct{ failed atomic.Pointer[dial] }
 
 // dial is a failed dial.
@@ -29,13 +27,12 @@ type dial struct {
 	at   time.Time
 }
 
-// watched maps a weak pointer to each live client to its dials, so that a client
-// has one hook, however many runners use it.
+// watched maps a weak pointer to each live client to its dials, so that a client has one hook, however many runners use
+// it.
 var watched sync.Map
 
-// watch returns the dials of a client, or nil for a client of an unknown type. For
-// a client of several servers, only servers that it discovers from now on are
-// watched.
+// watch returns the dials of a client, or nil for a client of an unknown type. For a client of several servers, only
+// servers that it discovers from now on are watched.
 func watch(rdb redis.UniversalClient) *dials {
 	switch c := rdb.(type) {
 	case *redis.Client:
@@ -59,9 +56,8 @@ func hookOnce[T any](client *T, hook func(*dials)) *dials {
 	return d
 }
 
-// blame puts the cause before a call's context.DeadlineExceeded. The cause is a
-// dial that failed after the call began, if no later dial to that address has
-// succeeded.
+// blame puts the cause before a call's context.DeadlineExceeded. The cause is a dial that failed after the call began,
+// if no later dial to that address has succeeded.
 func (d *dials) blame(began time.Time, err *error) {
 	if d == nil || !errors.Is(*err, context.DeadlineExceeded) {
 		return

@@ -13,21 +13,18 @@ import (
 // Option changes how a Runner works.
 type Option func(*Runner)
 
-// WithFunctions makes a Runner call the functions of lua.Library (FCALL) if on is
-// true, and the scripts (EVALSHA) otherwise.
+// WithFunctions makes a Runner call the functions of lua.Library (FCALL) if on is true, and the scripts (EVALSHA)
+// otherwise.
 func WithFunctions(on bool) Option { return func(r *Runner) { r.functions = on } }
 
-// fcall runs a function. It loads the library if Redis does not know it: a
-// restart, a failover, a new node or FUNCTION FLUSH is not a failure. A function
-// that was not found was not executed, so a second call counts nothing twice. One
+// fcall runs a function. It loads the library if Redis does not know it: a restart, a failover, a new node or FUNCTION
+// FLUSH is not a failure. A function that was not found was not executed, so a second call counts nothing twice. One
 // call of the process loads, and the others wait (loads).
 //
-// In a cluster, the script runs instead if the function is still not found after
-// two loads. That happens while a slot moves to a node that owns no slot yet:
-// go-redis follows an ASK redirection, and does not report the node. It can also
-// happen during repeated FUNCTION FLUSH. For loadEvery after that, calls that do not
-// find the function load nothing and run the script at once. After a failed load no
-// script runs, and the error is that of the load.
+// In a cluster, the script runs instead if the function is still not found after two loads. That happens while a slot
+// moves to a node that owns no slot yet: go-redis follows an ASK redirection, and does not report the node. It can also
+// happen during repeated FUNCTION FLUSH. For loadEvery after that, calls that do not find the function load nothing and
+// run the script at once. After a failed load no script runs, and the error is that of the load.
 func (r *Runner) fcall(ctx context.Context, function string, script lua.Script, keys []string, argv []any) (any, error) {
 	_, slots := r.client.(*redis.ClusterClient)
 	for loads := 0; ; {
@@ -64,9 +61,8 @@ func withoutFunctions(err error) error {
 	return err
 }
 
-// loadOwner loads the library on the node that owns the keys, or waits until
-// another call has done so. It reports whether the library was loaded since asked.
-// Without keys it is loadAll. Call it only between Begin and Done.
+// loadOwner loads the library on the node that owns the keys, or waits until another call has done so. It reports
+// whether the library was loaded since asked. Without keys it is loadAll. Call it only between Begin and Done.
 func (r *Runner) loadOwner(ctx context.Context, keys []string, asked uint64) (bool, error) {
 	if len(keys) == 0 {
 		return r.loadAll(ctx, keys, asked)
@@ -74,9 +70,8 @@ func (r *Runner) loadOwner(ctx context.Context, keys []string, asked uint64) (bo
 	return r.loadOn(ctx, r.node(ctx, keys), keys[0], asked)
 }
 
-// loadAll loads the library on all nodes, at most once in loadEvery. One success is
-// enough, since other nodes may be down. A client of a single node has only that
-// node's loads. Call it only between Begin and Done.
+// loadAll loads the library on all nodes, at most once in loadEvery. One success is enough, since other nodes may be
+// down. A client of a single node has only that node's loads. Call it only between Begin and Done.
 func (r *Runner) loadAll(ctx context.Context, _ []string, asked uint64) (bool, error) {
 	switch r.client.(type) {
 	case *redis.ClusterClient, *redis.Ring:
@@ -85,8 +80,8 @@ func (r *Runner) loadAll(ctx context.Context, _ []string, asked uint64) (bool, e
 	return r.loadOn(ctx, "", "", asked)
 }
 
-// loadOn loads the library on the node that owns the key owner, or on all nodes if
-// owner is empty. node is the name of the target.
+// loadOn loads the library on the node that owns the key owner, or on all nodes if owner is empty. node is the name of
+// the target.
 func (r *Runner) loadOn(ctx context.Context, node, owner string, asked uint64) (bool, error) {
 	turn, err := r.loads.begin(ctx, target{node, lua.Library.Name}, asked)
 	if turn.mine == nil || err != nil {
@@ -96,9 +91,8 @@ func (r *Runner) loadOn(ctx context.Context, node, owner string, asked uint64) (
 	return err == nil, err
 }
 
-// loadLibrary loads without REPLACE. The name contains a hash of the library, so a
-// library of that name has the same content. When a thousand calls find it
-// missing, Redis compiles and replicates it once and not a thousand times.
+// loadLibrary loads without REPLACE. The name contains a hash of the library, so a library of that name has the same
+// content. When a thousand calls find it missing, Redis compiles and replicates it once and not a thousand times.
 func loadLibrary(ctx context.Context, send process) error {
 	cmd := onceCmd{redis.NewCmd(ctx, "function", "load", lua.Library.Source)}
 	err := send(ctx, cmd)
@@ -111,9 +105,8 @@ func loadLibrary(ctx context.Context, send process) error {
 // process sends a command.
 type process func(context.Context, redis.Cmder) error
 
-// onNodes runs f on the node that owns the key owner. If owner is empty, it runs f
-// on every master or shard, and fails if none succeeds. For any other client, f
-// runs once, with the client's own choice of a node.
+// onNodes runs f on the node that owns the key owner. If owner is empty, it runs f on every master or shard, and fails
+// if none succeeds. For any other client, f runs once, with the client's own choice of a node.
 func (r *Runner) onNodes(ctx context.Context, owner string, f func(context.Context, process) error) error {
 	caught := func(ctx context.Context, c *redis.Client) error { // may run in a goroutine of go-redis
 		return r.panics.catch(func() error { return f(ctx, c.Process) })

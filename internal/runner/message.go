@@ -10,12 +10,12 @@ import (
 
 // message is a batch of ops, with the callers that wait for its answers.
 //
-// It is also the context of its commands. It has the values of its first caller's
-// context and a deadline of its own. It ends when the answer is there, or when the
-// last caller has left: the end of one caller's context concerns no other caller.
+// It is also the context of its commands. It has the values of its first caller's context and a deadline of its own. It
+// ends when the answer is there, or when the last caller has left: the end of one caller's context concerns no other
+// caller.
 //
-// The slot's lock guards it until it is sent. From then on ops, reply, err and alone
-// belong to the goroutine that sends it, until ended is closed; then to its callers.
+// The slot's lock guards it until it is sent. From then on ops, reply, err and alone belong to the goroutine that sends
+// it, until ended is closed; then to its callers.
 type message struct {
 	first  context.Context // of the first caller; its values only
 	strict bool            // its commands end at its deadline
@@ -84,8 +84,7 @@ func (m *message) end() {
 	}
 }
 
-// add adds a caller with an op. It returns the caller's number, and false if the message
-// is full.
+// add adds a caller with an op. It returns the caller's number, and false if the message is full.
 func (m *message) add(op wire.Op) (int, bool) {
 	if len(m.ops) == wire.MaxOps {
 		return 0, false
@@ -96,8 +95,8 @@ func (m *message) add(op wire.Op) (int, bool) {
 	return caller, true
 }
 
-// seal prepares m for its sender: it removes the ops of callers that have left, and sets
-// the deadline. No op is added from then on.
+// seal prepares m for its sender: it removes the ops of callers that have left, and sets the deadline. No op is added
+// from then on.
 func (m *message) seal(timeout time.Duration) {
 	m.sent, m.sentAt = true, time.Now()
 	m.deadline = m.sentAt.Add(timeout)

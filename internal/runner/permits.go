@@ -11,11 +11,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Permits sends a message about calls in flight. memory and keys are from
-// lua.Names.Holdings and Held, with one key for each op.
+// Permits sends a message about calls in flight. memory and keys are from lua.Names.Holdings and Held, with one key for
+// each op.
 //
-// The error is permits.ErrStale if Redis has a later message of the process, and
-// wire.ErrRefused if it read the message and did not apply it.
+// The error is permits.ErrStale if Redis has a later message of the process, and wire.ErrRefused if it read the message
+// and did not apply it.
 func (r *Runner) Permits(ctx context.Context, memory string, keys []string, m permits.Message) (permits.Answer, error) {
 	all, argv := wire.EncodePermits(memory, keys, m)
 	raw, err := r.run(ctx, lua.Permits, lua.Library.Permits, all, argv)

@@ -17,8 +17,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Runner runs scripts on Redis. Each call is sent once and returns by its
-// deadline. A Runner is safe for concurrent use.
+// Runner runs scripts on Redis. Each call is sent once and returns by its deadline. A Runner is safe for concurrent
+// use.
 type Runner struct {
 	client    redis.UniversalClient
 	process   process // of the client
@@ -34,8 +34,7 @@ type Runner struct {
 	calls  sync.WaitGroup // calls in progress, and commands still in go-redis
 }
 
-// CheckClient returns ErrNilClient for a nil client, also for a nil pointer in the
-// interface.
+// CheckClient returns ErrNilClient for a nil client, also for a nil pointer in the interface.
 func CheckClient(rdb redis.UniversalClient) error {
 	if rdb == nil {
 		return hybridlimit.ErrNilClient
@@ -48,11 +47,9 @@ func CheckClient(rdb redis.UniversalClient) error {
 
 // New returns a Runner for a client. A nil client is ErrNilClient.
 //
-// For a *redis.Client, reads and writes of the Runner time out after timeout, or
-// after the client's own time-out if that is shorter. So a call that hangs does not
-// outlive its caller by the client's default of 5 s. The Runner uses a copy for
-// this. The copy shares the client's connections and has the hooks that the client
-// has now.
+// For a *redis.Client, reads and writes of the Runner time out after timeout, or after the client's own time-out if
+// that is shorter. So a call that hangs does not outlive its caller by the client's default of 5 s. The Runner uses a
+// copy for this. The copy shares the client's connections and has the hooks that the client has now.
 //
 // New adds two permanent hooks to a client of go-redis. They act on dials only:
 //
@@ -78,8 +75,8 @@ func New(rdb redis.UniversalClient, timeout time.Duration, opts ...Option) (*Run
 	return r, nil
 }
 
-// Close makes further calls return ErrClosed. It waits until go-redis has returned
-// from each call in progress. The client's own time-outs bound a call that hangs.
+// Close makes further calls return ErrClosed. It waits until go-redis has returned from each call in progress. The
+// client's own time-outs bound a call that hangs.
 func (r *Runner) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -90,8 +87,8 @@ func (r *Runner) Close() {
 // Client returns the client that New wrapped.
 func (r *Runner) Client() redis.UniversalClient { return r.client }
 
-// Begin keeps the Runner open for All and BatchWithin until Done. It returns false
-// if the Runner is closed; do not call Done then.
+// Begin keeps the Runner open for All and BatchWithin until Done. It returns false if the Runner is closed; do not call
+// Done then.
 func (r *Runner) Begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,12 +101,10 @@ func (r *Runner) Begin() bool {
 // Done ends the call that Begin began.
 func (r *Runner) Done() { r.calls.Done() }
 
-// Batch runs one batch of ops in one slot. With an envelope, it may be called again
-// with the same arguments until there is an answer, and Redis applies it once. The
-// answer to more than wire.MaxOps ops may be rejected.
+// Batch runs one batch of ops in one slot. With an envelope, it may be called again with the same arguments until there
+// is an answer, and Redis applies it once. The answer to more than wire.MaxOps ops may be rejected.
 //
-// The error is wire.ErrRefused if Redis read the batch, did not apply it, and never
-// will.
+// The error is wire.ErrRefused if Redis read the batch, did not apply it, and never will.
 func (r *Runner) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error) {
 	if !r.Begin() {
 		return wire.Reply{}, hybridlimit.ErrClosed
@@ -138,16 +133,15 @@ func (r *Runner) batch(ctx context.Context, keys []string, argv []any, ops []wir
 	return wire.DecodeReply(raw, ops)
 }
 
-// BatchWithin is Batch without an envelope, for use between Begin and Done. So a
-// call that has begun can still give its units back after Close.
+// BatchWithin is Batch without an envelope, for use between Begin and Done. So a call that has begun can still give its
+// units back after Close.
 func (r *Runner) BatchWithin(ctx context.Context, ops []wire.Op) error {
 	keys, argv := wire.EncodeBatch(wire.Envelope{}, ops)
 	_, err := r.batch(ctx, keys, boxed(argv), ops)
 	return err
 }
 
-// All runs ops in one slot. Redis grants all of their asks, or none. Call it only
-// between Begin and Done.
+// All runs ops in one slot. Redis grants all of their asks, or none. Call it only between Begin and Done.
 func (r *Runner) All(ctx context.Context, ops []wire.Op) (wire.Reply, error) {
 	keys, argv := wire.EncodeAll(ops)
 	reply, err := r.batch(ctx, keys, boxed(argv), ops)
@@ -160,9 +154,8 @@ func (r *Runner) All(ctx context.Context, ops []wire.Op) (wire.Reply, error) {
 	return reply, nil
 }
 
-// History returns a page of the admissions of a key under a sliding log. The page
-// starts after the time after, in µs of Redis time; 0: at the oldest entry. It holds
-// at most wire.MaxHistory entries. wire.ReadHistory joins pages.
+// History returns a page of the admissions of a key under a sliding log. The page starts after the time after, in µs of
+// Redis time; 0: at the oldest entry. It holds at most wire.MaxHistory entries. wire.ReadHistory joins pages.
 func (r *Runner) History(ctx context.Context, key string, limit hybridlimit.Limit, after int64) (wire.Page, error) {
 	keys, argv := wire.EncodeHistory(key, limit, after, wire.MaxHistory)
 	raw, err := r.run(ctx, lua.History, lua.Library.History, keys, argv)
@@ -194,9 +187,8 @@ func (r *Runner) send(ctx context.Context, script lua.Script, function string, k
 	return raw, err
 }
 
-// within runs f and returns when ctx ends, at the latest. By default, go-redis
-// ignores a deadline until its own read time-out. Call within only between Begin
-// and Done.
+// within runs f and returns when ctx ends, at the latest. By default, go-redis ignores a deadline until its own read
+// time-out. Call within only between Begin and Done.
 func (r *Runner) within(ctx context.Context, f func() error) (err error) {
 	defer r.dials.blame(time.Now(), &err)
 	done := make(chan error, 1)
@@ -214,8 +206,8 @@ func (r *Runner) within(ctx context.Context, f func() error) (err error) {
 	}
 }
 
-// ended returns the error of a call that ended with err: ctx's error if the call
-// failed and the deadline has passed, else err.
+// ended returns the error of a call that ended with err: ctx's error if the call failed and the deadline has passed,
+// else err.
 func ended(ctx context.Context, err error) error {
 	if err != nil && expired(ctx) {
 		<-ctx.Done()
@@ -224,9 +216,8 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// expired reports whether ctx's deadline has passed. That can be true a moment
-// before ctx ends: a client that sets ctx's deadline on its connection has its own
-// timer for the same instant.
+// expired reports whether ctx's deadline has passed. That can be true a moment before ctx ends: a client that sets
+// ctx's deadline on its connection has its own timer for the same instant.
 func expired(ctx context.Context) bool {
 	at, ok := ctx.Deadline()
 	return ok && !time.Now().Before(at)

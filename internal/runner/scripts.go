@@ -9,10 +9,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// eval runs a script by its digest. If Redis does not know the digest, one call of
-// the process sends the source (loads), and the others wait for the end of that
-// exchange and then send the digest again. So a restart, a failover or SCRIPT FLUSH
-// is no failure, and each such loss costs a process one source.
+// eval runs a script by its digest. If Redis does not know the digest, one call of the process sends the source
+// (loads), and the others wait for the end of that exchange and then send the digest again. So a restart, a failover or
+// SCRIPT FLUSH is no failure, and each such loss costs a process one source.
 func (r *Runner) eval(ctx context.Context, script lua.Script, keys []string, argv []any) (any, error) {
 	for {
 		asked := r.loads.time()
@@ -30,8 +29,8 @@ func (r *Runner) eval(ctx context.Context, script lua.Script, keys []string, arg
 	}
 }
 
-// evalSource runs a script by its source, so that Redis knows it from then on. The
-// load ends when go-redis has returned. That may be after the call's deadline.
+// evalSource runs a script by its source, so that Redis knows it from then on. The load ends when go-redis has
+// returned. That may be after the call's deadline.
 func (r *Runner) evalSource(ctx context.Context, load *load, script lua.Script, keys []string, argv []any) (any, error) {
 	cmd := newCommand(ctx, "eval", script.Source, keys, argv)
 	err := r.load(ctx, load, func() error {
@@ -44,8 +43,8 @@ func (r *Runner) evalSource(ctx context.Context, load *load, script lua.Script, 
 	return cmd.Result()
 }
 
-// load runs f, which sends a source. It returns when ctx ends, at the latest, and
-// the load ends when f returns. Call it only between Begin and Done.
+// load runs f, which sends a source. It returns when ctx ends, at the latest, and the load ends when f returns. Call it
+// only between Begin and Done.
 func (r *Runner) load(ctx context.Context, load *load, f func() error) error {
 	return r.within(ctx, func() error {
 		err := ctx.Err()
@@ -60,9 +59,8 @@ func (r *Runner) load(ctx context.Context, load *load, f func() error) error {
 // everyNode stands for all nodes of a client in a target.
 const everyNode = "*"
 
-// node returns the name of the node to which the client sends commands for these
-// keys, or "" if the client does not tell. Two nodes with one name share their
-// turns; each of them still gets its load.
+// node returns the name of the node to which the client sends commands for these keys, or "" if the client does not
+// tell. Two nodes with one name share their turns; each of them still gets its load.
 func (r *Runner) node(ctx context.Context, keys []string) string {
 	if len(keys) == 0 {
 		return ""

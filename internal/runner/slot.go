@@ -19,8 +19,7 @@ type slot struct {
 	queue   []*message // in the order in which they will be sent
 }
 
-// join adds a caller to a message. It returns the caller's number, and whether the
-// caller sends the message.
+// join adds a caller to a message. It returns the caller's number, and whether the caller sends the message.
 func (s *slot) join(ctx context.Context, op wire.Op) (m *message, caller int, send bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,8 +42,7 @@ func (s *slot) join(ctx context.Context, op wire.Op) (m *message, caller int, se
 	return m, caller, false
 }
 
-// next puts the first waiting message in flight and returns it; nil: none waits. Call
-// it with the lock held.
+// next puts the first waiting message in flight and returns it; nil: none waits. Call it with the lock held.
 func (s *slot) next() *message {
 	s.flight = nil
 	if len(s.queue) > 0 {
@@ -65,9 +63,8 @@ func (s *slot) landed(m *message) *message {
 	return s.next()
 }
 
-// overtake ends the wait for the message in flight if it is late, and m still waits for
-// it. It returns the message to send now, or nil, and the time after which m may call
-// overtake again; 0: m has been sent.
+// overtake ends the wait for the message in flight if it is late, and m still waits for it. It returns the message to
+// send now, or nil, and the time after which m may call overtake again; 0: m has been sent.
 func (s *slot) overtake(m *message) (now *message, again time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,14 +80,12 @@ func (s *slot) overtake(m *message) (now *message, again time.Duration) {
 	return now, s.patience()
 }
 
-// patience is the time after which a message in flight is late: its connection may be
-// dead. So a dead connection delays the calls of its tag by a part of the time-out, and
-// does not fail them.
+// patience is the time after which a message in flight is late: its connection may be dead. So a dead connection delays
+// the calls of its tag by a part of the time-out, and does not fail them.
 func (s *slot) patience() time.Duration { return max(s.timeout/5, 1) }
 
-// leave takes a caller off its message. If the message waits, the caller's op is not
-// sent. If it has been sent and no caller is left, it ends. leave returns the message
-// to send now, or nil.
+// leave takes a caller off its message. If the message waits, the caller's op is not sent. If it has been sent and no
+// caller is left, it ends. leave returns the message to send now, or nil.
 func (s *slot) leave(m *message, caller int) *message {
 	s.mu.Lock()
 	defer s.mu.Unlock()

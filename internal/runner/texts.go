@@ -8,8 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// texts remembers the arguments of messages with one op that only asks. They depend
-// on its limit and its units, and not on its key.
+// texts remembers the arguments of messages with one op that only asks. They depend on its limit and its units, and not
+// on its key.
 type texts [64]atomic.Pointer[text]
 
 // text is the arguments for an ask.
@@ -25,12 +25,10 @@ type ask struct {
 
 var seed = maphash.MakeSeed()
 
-// keeps reports whether the arguments of a batch of this op alone depend on its limit
-// and its units only.
+// keeps reports whether the arguments of a batch of this op alone depend on its limit and its units only.
 func (t *texts) keeps(op *wire.Op) bool { return op.Plain() && len(op.Asks) == 1 && op.Since == 0 }
 
-// of returns the arguments of a batch of this op alone, which keeps permits. They must
-// not be changed.
+// of returns the arguments of a batch of this op alone, which keeps permits. They must not be changed.
 func (t *texts) of(op *wire.Op) []any {
 	a := ask{op.Limit, op.Asks[0]}
 	place := &t[maphash.Comparable(seed, a)%uint64(len(t))]

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Timers are used again, because each call needs one. They belong to their Gather: a
-// timer may not leave its testing/synctest bubble.
+// Timers are used again, because each call needs one. They belong to their Gather: a timer may not leave its
+// testing/synctest bubble.
 
 // timer returns a timer that fires after d.
 func (g *Gather) timer(d time.Duration) *time.Timer {

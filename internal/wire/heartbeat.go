@@ -15,8 +15,7 @@ const (
 	MaxGroups = 500
 	// MaxNames is the largest number of bytes of the names of a group.
 	MaxNames = 16 << 10
-	// MaxNamesRead is the largest number of groups whose names a heartbeat should
-	// read.
+	// MaxNamesRead is the largest number of groups whose names a heartbeat should read.
 	MaxNamesRead = 4
 	// MaxExpiry is the longest time for which a process is counted after its heartbeat.
 	MaxExpiry = 30 * time.Second
@@ -97,8 +96,7 @@ type Mark struct {
 	Text string // lua.Names.Digest
 }
 
-// DecodeBeat reads the reply to a heartbeat. A reply that the script cannot have
-// given is ErrReply.
+// DecodeBeat reads the reply to a heartbeat. A reply that the script cannot have given is ErrReply.
 func DecodeBeat(raw any, p Pulse) (Beat, error) {
 	list, ok := raw.([]any)
 	size, part := pulseInts+len(p.Others)+len(p.Read), 0
@@ -145,8 +143,8 @@ func DecodeBeat(raw any, p Pulse) (Beat, error) {
 	return b, nil
 }
 
-// DecodeGroups reads a directory: its version and the ids of its groups. It returns
-// false for text that the script cannot have written.
+// DecodeGroups reads a directory: its version and the ids of its groups. It returns false for text that the script
+// cannot have written.
 func DecodeGroups(text string) (version int64, ids []string, ok bool) {
 	fields := strings.Split(text, " ")
 	if len(fields) < 2 || len(fields)%2 != 0 || len(fields)/2-1 > MaxGroups || fields[0] != "1" {

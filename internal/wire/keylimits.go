@@ -43,14 +43,13 @@ func (k KeyLimit) line() string {
 	return strconv.FormatInt(k.At, 10) + " " + limit + " " + url.QueryEscape(k.Key) + "\n"
 }
 
-// EncodeSetKeyLimit returns KEYS and ARGV of the script SetKeys that set one limit. The
-// keys are from lua.Names.KeyLimits and Changed.
+// EncodeSetKeyLimit returns KEYS and ARGV of the script SetKeys that set one limit. The keys are from
+// lua.Names.KeyLimits and Changed.
 func EncodeSetKeyLimit(state, changed string, limit KeyLimit, ttl time.Duration) (keys, argv []string) {
 	return []string{state, changed}, []string{"set", millis(ttl), limit.line()}
 }
 
-// EncodeTellKeyLimits returns KEYS and ARGV of the script SetKeys that tell limits which a
-// process knows.
+// EncodeTellKeyLimits returns KEYS and ARGV of the script SetKeys that tell limits which a process knows.
 func EncodeTellKeyLimits(state, changed string, limits []KeyLimit, ttl time.Duration) (keys, argv []string) {
 	var b strings.Builder
 	for _, k := range limits {
@@ -62,8 +61,7 @@ func EncodeTellKeyLimits(state, changed string, limits []KeyLimit, ttl time.Dura
 // EncodeReadKeyLimits returns KEYS and ARGV of the script SetKeys that only read.
 func EncodeReadKeyLimits(state string) (keys, argv []string) { return []string{state}, nil }
 
-// DecodeKeyLimits reads the reply of SetKeys. A reply that the script cannot have given is
-// ErrReply.
+// DecodeKeyLimits reads the reply of SetKeys. A reply that the script cannot have given is ErrReply.
 func DecodeKeyLimits(raw any) (k KeyLimits, err error) {
 	list, ok := raw.([]any)
 	if !ok || len(list) != 2 {

@@ -16,9 +16,8 @@ const (
 	maxPermits = 1 << 53
 )
 
-// EncodePermits returns KEYS and ARGV of the script Permits. memory is from
-// lua.Names.Holdings, and keys has one from lua.Names.Held for each op. All share a
-// slot, and no two keys are equal.
+// EncodePermits returns KEYS and ARGV of the script Permits. memory is from lua.Names.Holdings, and keys has one from
+// lua.Names.Held for each op. All share a slot, and no two keys are equal.
 func EncodePermits(memory string, keys []string, m permits.Message) (allKeys, argv []string) {
 	allKeys = append(append(make([]string, 0, 1+len(keys)), memory), keys...)
 	argv = make([]string, 0, 1+len(m.Ops))
@@ -43,8 +42,7 @@ func EncodePermits(memory string, keys []string, m permits.Message) (allKeys, ar
 	return allKeys, argv
 }
 
-// DecodePermits reads the reply to a message of permits. A reply that the script
-// cannot have given is ErrReply.
+// DecodePermits reads the reply to a message of permits. A reply that the script cannot have given is ErrReply.
 func DecodePermits(raw any, m permits.Message) (permits.Answer, error) {
 	list, ok := raw.([]any)
 	if !ok || len(list) != 1+heldInts*len(m.Ops) {
@@ -110,16 +108,14 @@ func isProcess(text string) bool {
 	return text != "" && len(text) <= maxProcess
 }
 
-// Holding is the part of a key's state that is about all processes. Times are µs of
-// Redis's clock.
+// Holding is the part of a key's state that is about all processes. Times are µs of Redis's clock.
 type Holding struct {
 	Total  int64 // permits that all processes hold
 	Scarce int64 // a process was refused in the second before
 	Learn  int64 // Redis grants nothing before
 }
 
-// DecodeHolding reads the field ” of a key of permits. It returns false for text that
-// the script cannot have written.
+// DecodeHolding reads the field ” of a key of permits. It returns false for text that the script cannot have written.
 func DecodeHolding(text string) (h Holding, ok bool) {
 	fields := strings.Split(text, " ")
 	if len(fields) != 4 || fields[0] != "1" {

@@ -9,17 +9,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// Plain ops: a batch without an envelope whose ops only ask for units of buckets,
-// queues or windows, or one with an envelope whose ops only pay or ask, for buckets. It
-// has a short form, which lua/plain.lua and lua/short.lua specify. Asks of one key and one
-// limit share a text, and Redis answers all of them by one text: the state after their
-// asks. The answers follow from it: decidePlain and decideShort compute them.
+// Plain ops: a batch without an envelope whose ops only ask for units of buckets, queues or windows, or one with an
+// envelope whose ops only pay or ask, for buckets. It has a short form, which lua/plain.lua and lua/short.lua specify.
+// Asks of one key and one limit share a text, and Redis answers all of them by one text: the state after their asks.
+// The answers follow from it: decidePlain and decideShort compute them.
 
 // mostPlain is the largest number that has a place in a text of plain asks.
 const mostPlain = 1 << 52
 
-// Plain reports whether an op only asks, for whole asks, under a limit whose kind has the
-// short form.
+// Plain reports whether an op only asks, for whole asks, under a limit whose kind has the short form.
 func (op *Op) Plain() bool {
 	return op.AsksByView() && op.plainView() && op.wholeAsks() && op.Limit.Algorithm != hybridlimit.AlgSlidingLog
 }
@@ -61,8 +59,7 @@ func (op *Op) pays() bool {
 		op.Div >= 0 && op.Div < mostPlain && op.Since >= 0 && op.Since < mostPlain
 }
 
-// allShort reports whether a batch with an envelope has the short form. div is that of the
-// ops that pay.
+// allShort reports whether a batch with an envelope has the short form. div is that of the ops that pay.
 func allShort(ops []Op) (div int64, short bool) {
 	paid := false
 	for i := range ops {
@@ -124,9 +121,8 @@ func allPlain(ops []Op) bool {
 	return len(ops) > 0
 }
 
-// together reports whether two ops share a text. An op with a view has one for itself.
-// After a change of the limit, only the first op on a key converts the state, so the others
-// may have a later Since.
+// together reports whether two ops share a text. An op with a view has one for itself. After a change of the limit,
+// only the first op on a key converts the state, so the others may have a later Since.
 func together(first, op *Op) bool {
 	same := first.Key == op.Key && first.Limit == op.Limit && (first.Since == 0) == (op.Since == 0)
 	return same && first.View == (View{}) && op.View == (View{})
@@ -135,9 +131,8 @@ func together(first, op *Op) bool {
 // lone is the groups of a batch of one op. It is never changed.
 var lone = [][]int{{0}}
 
-// groups returns the ops of each text, as indices, in the order of the texts. If the ops
-// of a key cannot share a text, the key has several, and Redis decides the batch as it
-// decides a batch that is not plain.
+// groups returns the ops of each text, as indices, in the order of the texts. If the ops of a key cannot share a text,
+// the key has several, and Redis decides the batch as it decides a batch that is not plain.
 func groups(ops []Op) [][]int {
 	if len(ops) == 1 {
 		return lone
@@ -339,8 +334,8 @@ type outcome struct {
 	now     int64    // µs of Redis time
 }
 
-// readOutcome reads the answer to asks for asked units. It reports whether the text is
-// one that plain.lua or short.lua writes.
+// readOutcome reads the answer to asks for asked units. It reports whether the text is one that plain.lua or short.lua
+// writes.
 func readOutcome(text string, l algo.Limit, asked int64) (outcome, bool) {
 	r := reader{rest: text, ok: true}
 	window := l.Window.Period > 0
@@ -376,8 +371,7 @@ func readOutcome(text string, l algo.Limit, asked int64) (outcome, bool) {
 	return o, r.ended() && o.born > 0
 }
 
-// decidePlain computes the answers to the ops of a group. It reports whether Redis can
-// have come to that outcome.
+// decidePlain computes the answers to the ops of a group. It reports whether Redis can have come to that outcome.
 func decidePlain(l algo.Limit, o outcome, ops []Op, group []int, answers []Answer) bool {
 	state, ok := before(l, o)
 	if !ok {
@@ -394,8 +388,8 @@ func decidePlain(l algo.Limit, o outcome, ops []Op, group []int, answers []Answe
 	return o.granted == 0
 }
 
-// before returns the state before the asks, at the time of the asks. It returns false
-// for a state that plain.lua and short.lua leave to the script's other way.
+// before returns the state before the asks, at the time of the asks. It returns false for a state that plain.lua and
+// short.lua leave to the script's other way.
 func before(l algo.Limit, o outcome) (algo.State, bool) {
 	if o.now < 1 || o.now > 1<<53 {
 		return algo.State{}, false
@@ -432,8 +426,7 @@ type reader struct {
 	ok   bool // all so far were readable
 }
 
-// state reads the begin of the text of a state that was written under a limit, without
-// memory for the expected text.
+// state reads the begin of the text of a state that was written under a limit, without memory for the expected text.
 func (r *reader) state(l algo.Limit) {
 	unit, begin := l.Bucket.Unit, "1"+string(l.Kind.Letter())
 	if l.Window.Period > 0 {

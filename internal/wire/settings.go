@@ -12,22 +12,21 @@ const MaxSettings = 100
 // maxLimitText is the largest number of bytes of a fleet's limit.
 const maxLimitText = 256
 
-// Flag is the fleet's switch of a limiter, as Redis keeps it. Package hybrid defines
-// the meaning of the number. The zero Flag means that the switch was never set.
+// Flag is the fleet's switch of a limiter, as Redis keeps it. Package hybrid defines the meaning of the number. The
+// zero Flag means that the switch was never set.
 type Flag struct {
 	Switch int64 // below 10⁹
 	At     int64 // µs of Redis time at which it was set; the later of two flags is valid
 }
 
-// FleetLimit is the fleet's limit of a limiter, as Redis keeps it. Package hybrid
-// defines the meaning of the text. The zero FleetLimit means that it was never set.
+// FleetLimit is the fleet's limit of a limiter, as Redis keeps it. Package hybrid defines the meaning of the text. The
+// zero FleetLimit means that it was never set.
 type FleetLimit struct {
 	Text string // at most 256 bytes of printable ASCII; "" is no limit
 	At   int64  // µs of Redis time at which it was set; the later of two is valid
 }
 
-// Setting is the settings of one limiter: those that a process saw last, or those of
-// Redis.
+// Setting is the settings of one limiter: those that a process saw last, or those of Redis.
 type Setting struct {
 	SwitchKey string     // from lua.Names.Switch
 	LimitKey  string     // from lua.Names.FleetLimit
@@ -37,9 +36,8 @@ type Setting struct {
 	Keys      int64      // version of the fleet's limits of keys in Redis; 0: there are none
 }
 
-// EncodeSettings returns KEYS and ARGV of the script Settings for at most MaxSettings
-// limiters. changed is the key of the time of the last change. Redis keeps settings
-// for ttl; they are renewed when less than half of it is left.
+// EncodeSettings returns KEYS and ARGV of the script Settings for at most MaxSettings limiters. changed is the key of
+// the time of the last change. Redis keeps settings for ttl; they are renewed when less than half of it is left.
 func EncodeSettings(changed string, settings []Setting, ttl time.Duration) (keys, argv []string) {
 	keys, argv = append(keys, changed), append(argv, millis(ttl))
 	for _, s := range settings {
@@ -60,8 +58,8 @@ type Settings struct {
 // settingValues is the number of values of a limiter in the reply.
 const settingValues = 5
 
-// DecodeSettings reads the reply to a message about these settings. A reply that the
-// script cannot have given is ErrReply.
+// DecodeSettings reads the reply to a message about these settings. A reply that the script cannot have given is
+// ErrReply.
 func DecodeSettings(raw any, settings []Setting) (Settings, error) {
 	list, ok := raw.([]any)
 	if !ok || len(list) != 2+settingValues*len(settings) {
@@ -93,9 +91,8 @@ func DecodeSettings(raw any, settings []Setting) (Settings, error) {
 	return s, nil
 }
 
-// EncodeSwitch returns KEYS and ARGV of the script SetSwitch. The keys are from
-// lua.Names.Switch and Changed. The switch expires after ttl unless processes renew
-// it.
+// EncodeSwitch returns KEYS and ARGV of the script SetSwitch. The keys are from lua.Names.Switch and Changed. The
+// switch expires after ttl unless processes renew it.
 func EncodeSwitch(key, changed string, to int64, ttl time.Duration) (keys, argv []string) {
 	return []string{key, changed}, []string{strconv.FormatInt(to, 10), millis(ttl)}
 }
@@ -105,8 +102,7 @@ func EncodeSwitchRead(key string) (keys, argv []string) {
 	return []string{key}, []string{"", "0"}
 }
 
-// DecodeSwitch reads the reply of SetSwitch. A reply that the script cannot have
-// given is ErrReply.
+// DecodeSwitch reads the reply of SetSwitch. A reply that the script cannot have given is ErrReply.
 func DecodeSwitch(raw any) (Flag, error) {
 	v, err := naturals(raw, 2, "switch")
 	if err != nil {
@@ -115,9 +111,8 @@ func DecodeSwitch(raw any) (Flag, error) {
 	return Flag{v[0], v[1]}, nil
 }
 
-// EncodeFleetLimit returns KEYS and ARGV of the script SetLimit. The keys are from
-// lua.Names.FleetLimit and Changed. The limit expires after ttl unless processes
-// renew it.
+// EncodeFleetLimit returns KEYS and ARGV of the script SetLimit. The keys are from lua.Names.FleetLimit and Changed.
+// The limit expires after ttl unless processes renew it.
 func EncodeFleetLimit(key, changed, text string, ttl time.Duration) (keys, argv []string) {
 	return []string{key, changed}, []string{text, millis(ttl)}
 }
@@ -125,8 +120,7 @@ func EncodeFleetLimit(key, changed, text string, ttl time.Duration) (keys, argv 
 // EncodeFleetLimitRead returns KEYS and ARGV of SetLimit that only read the limit.
 func EncodeFleetLimitRead(key string) (keys, argv []string) { return []string{key}, nil }
 
-// DecodeFleetLimit reads the reply of SetLimit. A reply that the script cannot have
-// given is ErrReply.
+// DecodeFleetLimit reads the reply of SetLimit. A reply that the script cannot have given is ErrReply.
 func DecodeFleetLimit(raw any) (FleetLimit, error) {
 	list, ok := raw.([]any)
 	if !ok || len(list) != 2 {

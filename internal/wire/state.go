@@ -11,10 +11,9 @@ import (
 // State is the state of a key in Redis. A sliding log has none.
 type State = algo.State
 
-// DecodeState reads the text of a bucket, a queue or a window in Redis. The headers
-// of bucket.lua and window.lua specify it. It is for inspection only: limiters
-// learn of a state from the answers to their ops. It returns false for a text that
-// the scripts cannot have written. The scripts also treat such a text as no state.
+// DecodeState reads the text of a bucket, a queue or a window in Redis. The headers of bucket.lua and window.lua
+// specify it. It is for inspection only: limiters learn of a state from the answers to their ops. It returns false for
+// a text that the scripts cannot have written. The scripts also treat such a text as no state.
 func DecodeState(text string) (State, bool) {
 	if len(text) < 2 || text[0] != '1' {
 		return State{}, false
@@ -59,9 +58,8 @@ type fields struct {
 	text  []string
 }
 
-// readFields reads the fields behind the fixed numbers of a state. A number that is
-// too large becomes 2⁵³+1, which the checks of the known letters reject. Under an
-// unknown letter it is permitted.
+// readFields reads the fields behind the fixed numbers of a state. A number that is too large becomes 2⁵³+1, which the
+// checks of the known letters reject. Under an unknown letter it is permitted.
 func readFields(words []string) (fields, bool) {
 	f := fields{known: map[byte]int64{}, text: words}
 	length := 0
@@ -91,8 +89,7 @@ func (f fields) more(letters string) string {
 	return text.String()
 }
 
-// hexInt reads a hexadecimal integer, as %x writes it, from -2⁵³ to 2⁵³. A minus is
-// permitted only if signed is true.
+// hexInt reads a hexadecimal integer, as %x writes it, from -2⁵³ to 2⁵³. A minus is permitted only if signed is true.
 func hexInt(f string, signed bool) (int64, bool) {
 	n, err := strconv.ParseInt(f, 16, 64)
 	return n, err == nil && n <= 1<<53 && n >= -1<<53 && f[0] != '+' && (signed || f[0] != '-')
