@@ -64,6 +64,40 @@ func (a *Account) owe(units, window int64) {
 	a.pending += units
 }
 
+// Refund gives back n units. It first takes them off the pending units, if these may be the same ones. The rest waits
+// for the next syncs. soon is the urgency of these syncs.
+func (a *Account) Refund(c *Conditions, n int64, taken Taken, soon Sync) (Sync, Books) {
+	left := n
+	if a.mayBeUnsent(taken) && (!c.windowed() || taken.At == 0 || a.window == 0 || a.window == taken.At) {
+		left -= min(n, a.pending)
+		a.pending -= n - left
+	}
+	b := Books{Returned: n}
+	if left > 0 {
+		b.Refunded = a.refunds.add(left, taken.At, c.windowed())
+	}
+	if a.refunds.units() == 0 {
+		return SyncNot, b
+	}
+	return soon, b
+}
+
+// mayBeUnsent reports whether the units may be ones that Redis has not been told of. For the units of a reservation,
+// that holds until the next sync is sent. For the units of a call, it makes no difference which units of the key are
+// given back.
+func (a *Account) mayBeUnsent(taken Taken) bool {
+	switch {
+	case taken.Direct:
+		return false
+	case taken.Ns == 0:
+		return true
+	}
+	return !a.frozen && (!a.view.known() || a.view.sent <= taken.Ns)
+}
+
+// unlikely is the number of calls up to which the next one is not expected.
+const unlikely = 1.0 / 8
+
 // flushAt returns the number of pending units that makes a sync urgent: K, or so many that the credit left may be spent
 // before the answer to a sync is there. It is at least half of C. An adaptive K is at least the demand of the key in T,
 // so that a busy key syncs once per T and not more often. While another call is not likely in that time, all of C may
@@ -81,10 +115,3 @@ func (a *Account) flushAt(c *Conditions, now int64) int64 {
 	}
 	return max(1, min(k, max(c.Credit/2, a.pending+a.CreditLeft(c, now)-reserve+1)))
 }
-
-// unlikely is the number of calls up to which the next one is not expected.
-const unlikely = 1.0 / 8
-
-// lead returns the ns that an urgent sync may take: four round trips, because it waits for a batch in flight and Redis
-// may be busy, and two ticks, because the process may be late.
-func (c *Conditions) lead() int64 { return 4*c.RTT + 2*c.Tick }

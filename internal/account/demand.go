@@ -6,7 +6,7 @@ import "math"
 // the sizes of leases were wrong by up to a tenth.
 const demandMemory = 1e9 // ns
 
-// demand estimates the units a second that calls ask of a key, denied calls included. It is an exponentially decayed
+// demand estimates the units a second that calls ask of a key, also of denied calls. It is an exponentially decayed
 // count.
 type demand struct {
 	sum   float64 // units, decayed

@@ -95,6 +95,13 @@ func (p *Plan) Credit(mode Mode, overshoot float64, every, n int64) int64 {
 	return 0
 }
 
+// Fallback is the key's share of the limit without Redis.
+type Fallback struct {
+	fallback.Size
+	Window int64          // ns, of a window; 0: the limit is no window
+	Share  fallback.Share // of the key; the classes of a limiter have it together
+}
+
 // Fallback returns the size of the share of one of n processes. least is Config.FallbackFloor, in units. The burst of a
 // key's own limit may be below it. All classes of a limiter have one share, in which a class leaves its part of the
 // floor. It leaves no part of the last unit: otherwise small shares would admit nothing of the class.
@@ -117,4 +124,20 @@ func (p *Plan) Fallback(policy fallback.Policy, least, n int64) Fallback {
 	}
 	f.Floor = max(0, min(f.Burst*p.Floor/max(burst, 1), f.Burst-1))
 	return f
+}
+
+// sameWindows reports whether Redis counts two limits in the same windows.
+func sameWindows(old, p *Plan) bool {
+	return old.Kind == p.Kind && old.Window.Period == p.Window.Period && p.Window.Period > 0 && !Static(old.Limit) && !Static(p.Limit)
+}
+
+// anotherCount reports whether Redis counts the units of two plans apart, so a view of one says nothing about the
+// other.
+func anotherCount(old, p *Plan) bool {
+	return old.Kind != p.Kind || p.Window.Period > 0 || Static(old.Limit) || Static(p.Limit)
+}
+
+// convert returns a level of Redis under another plan as a level above the floor of this plan.
+func (p *Plan) convert(level int64, from *Plan) int64 {
+	return p.Whole().Bucket.Convert(level, from.Whole().Bucket) - p.Low()
 }
