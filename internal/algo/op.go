@@ -94,13 +94,12 @@ type Op struct {
 	Win    int64 // number of the window in which Owed was admitted; 0: the current one
 	Refund int64 // units given back
 	// RefundAt is the time at which Refund was taken:
-	//   - window: its number. 0: unknown; the current window gives back as much
-	//     as it has counted, and the one before the rest.
+	//   - window: its number. 0: unknown; the current window gives back as much as it has counted, and the one before
+	//     the rest.
 	//   - log: the µs of Redis time of the entry. 0: the oldest entries.
-	//   - bucket: the µs from which the units could have been used. Units granted
-	//     after it stay taken. 0: all come back.
-	//   - queue: the µs at which the first of the units is served. 0: all come
+	//   - bucket: the µs from which the units could have been used. Units granted after it stay taken. 0: all come
 	//     back.
+	//   - queue: the µs at which the first of the units is served. 0: all come back.
 	RefundAt int64
 	// Since is the µs for which the sender's limit has been in force. 0: longer than a state lives. Before that, the
 	// limit that wrote the state refills it.

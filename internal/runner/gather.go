@@ -83,15 +83,13 @@ func (g *Gather) ask(ctx context.Context, s *slot, op wire.Op) (wire.Answer, int
 func (g *Gather) send(s *slot, m *message) {
 	if m != nil {
 		g.runner.calls.Add(1)
-		go g.sendAll(s, m)
-	}
-}
-
-func (g *Gather) sendAll(s *slot, m *message) {
-	defer g.runner.calls.Done()
-	for ; m != nil; m = s.landed(m) {
-		g.carry(s, m)
-		runtime.Gosched() // callers that ask again at once are in the next message
+		go func() {
+			defer g.runner.calls.Done()
+			for m := m; m != nil; m = s.landed(m) {
+				g.carry(s, m)
+				runtime.Gosched() // callers that ask again at once are in the next message
+			}
+		}()
 	}
 }
 
@@ -198,12 +196,5 @@ func (g *Gather) batch(m *message, ops []wire.Op) (wire.Reply, error) {
 		keys, texts = wire.EncodeBatch(wire.Envelope{}, ops)
 		argv = boxed(texts)
 	}
-	reply, err := g.runner.batch(m, keys, argv, ops)
-	if err == nil {
-		err = reply.Check(wire.Envelope{}, ops)
-	}
-	if err != nil {
-		return wire.Reply{}, err
-	}
-	return reply, nil
+	return g.runner.batch(m, keys, argv, ops, func(reply wire.Reply) error { return reply.Check(wire.Envelope{}, ops) })
 }

@@ -3,9 +3,7 @@ package runner
 import (
 	"context"
 	"net"
-	"runtime"
 	"sync"
-	"weak"
 
 	"github.com/redis/go-redis/v9"
 
@@ -133,22 +131,17 @@ func guardNode(c *redis.Client) {
 	}
 }
 
-// guardedClients holds weak pointers to the clients that have a guard, so that a client gets one guard, however many
-// limiters use it.
+// guardedClients holds the clients that have a guard, so that a client gets one guard, however many limiters use it.
 var guardedClients sync.Map
 
 // first reports whether c had no guard yet, and marks c as guarded.
 func first[T any](c *T) bool {
-	key := any(weak.Make(c))
-	_, had := guardedClients.LoadOrStore(key, nil)
-	if !had {
-		runtime.AddCleanup(c, func(key any) { guardedClients.Delete(key) }, key)
-	}
+	_, had := keep(&guardedClients, c, nil)
 	return !had
 }
 
 // guardHook guards each connection when it is dialled. It changes nothing else.
-type guardHook struct{}
+type guardHook struct{ pass }
 
 // DialHook implements redis.Hook.
 func (guardHook) DialHook(next redis.DialHook) redis.DialHook {
@@ -159,12 +152,4 @@ func (guardHook) DialHook(next redis.DialHook) redis.DialHook {
 		}
 		return respguard.Wrap(conn, rules), nil
 	}
-}
-
-// ProcessHook implements redis.Hook.
-func (guardHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-// ProcessPipelineHook implements redis.Hook.
-func (guardHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }

@@ -3,11 +3,10 @@ package runner
 import (
 	"context"
 	"errors"
-	"runtime"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -26,15 +25,12 @@ const (
 // loads decides which call sends the source of a script or of the library to Redis. A source has about 35 kB, and after
 // a failover each of thousands of calls finds it missing. For each target:
 //
-//   - One load is in progress at a time. The other calls wait for its end, or for
-//     their own.
-//   - After a load that Redis answered with success, the next one follows only a
-//     call that was sent after that answer and still found the code missing. So
-//     Redis has lost the code again.
-//   - After any other load, the next one begins loadEvery after its beginning.
-//     Until then, calls that find the code missing get the error of that load.
-//   - Loads on all nodes, for a node that the client does not report, begin
-//     loadEvery apart. Calls go on without one.
+//   - One load is in progress at a time. The other calls wait for its end, or for their own.
+//   - After a load that Redis answered with success, the next one follows only a call that was sent after that answer
+//     and still found the code missing. So Redis has lost the code again.
+//   - After any other load, the next one begins loadEvery after its beginning. Until then, calls that find the code
+//     missing get the error of that load.
+//   - Loads on all nodes, for a node that the client does not report, begin loadEvery apart. Calls go on without one.
 //
 // All runners of a client share its loads. Safe for concurrent use.
 type loads struct {
@@ -67,32 +63,7 @@ type load struct {
 	over   chan struct{} // closed at the end
 }
 
-// loaded maps a weak pointer to each live client to its loads.
-var loaded sync.Map
-
-// loadsOf returns the loads of a client. Runners of one client share them, unless its type is unknown.
-func loadsOf(rdb redis.UniversalClient) *loads {
-	switch c := rdb.(type) {
-	case *redis.Client:
-		return sharedLoads(c)
-	case *redis.ClusterClient:
-		return sharedLoads(c)
-	case *redis.Ring:
-		return sharedLoads(c)
-	}
-	return newLoads()
-}
-
 func newLoads() *loads { return &loads{of: map[target]*turns{}} }
-
-func sharedLoads[T any](client *T) *loads {
-	key := weak.Make(client)
-	got, had := loaded.LoadOrStore(key, newLoads())
-	if !had {
-		runtime.AddCleanup(client, func(key weak.Pointer[T]) { loaded.Delete(key) }, key)
-	}
-	return got.(*loads)
-}
 
 // time returns the time of these loads. A call reads it before it is sent.
 func (l *loads) time() uint64 { return l.ended.Load() }
@@ -138,7 +109,8 @@ func (l *loads) next(to target, asked uint64) (turn, error) {
 	case t.now != nil && recent:
 		return turn{wait: t.now}, nil
 	case t.failed != nil && recent:
-		return turn{}, missingError(t.failed)
+		const text = "hybridlimit: Redis does not have the library's code, and the last attempt to load it failed: %w"
+		return turn{}, fmt.Errorf(text, t.failed)
 	case to.node == everyNode && recent:
 		return turn{loaded: true}, nil
 	}
