@@ -107,30 +107,18 @@ func appendLimit(buf []byte, l hybridlimit.Limit) []byte {
 }
 
 func appendOp(buf []byte, limit int, op algo.Op) []byte {
-	flags := int64(0)
-	if op.Partial {
-		flags = 1
-	}
-	if op.Lost {
-		flags += 2
-	}
-	if op.Reset {
-		flags += 4
-	}
 	buf = strconv.AppendInt(buf, int64(limit), 10)
-	buf = appendInts(buf, op.Owed, flags, op.Demand, op.Div, op.View.Born, op.View.Level, op.View.At, op.Gen, op.Had, op.Keep)
+	buf = appendInts(buf, op.Owed, flags(op.Partial, op.Lost, op.Reset), op.Demand, op.Div)
+	buf = appendInts(buf, op.View.Born, op.View.Level, op.View.At, op.Gen, op.Had, op.Keep)
 	buf = appendInts(buf, op.Asks...)
-	ahead, upper := int64(0), int64(0)
-	if op.Ahead {
-		ahead = 1
-	}
-	if op.Upper && op.Div > 0 { // without a next poll it has no effect
-		upper = 1
-	}
+	upper := op.Upper && op.Div > 0 // without a next poll it has no effect
 	for _, more := range [...]struct {
 		letter byte
 		value  int64
-	}{{'w', op.Win}, {'r', op.Refund}, {'b', op.RefundAt}, {'d', op.MaxDelay}, {'p', op.View.Prev}, {'n', op.View.Next}, {'s', op.Since}, {'k', op.Back}, {'a', ahead}, {'f', op.Floor}, {'u', upper}} {
+	}{
+		{'w', op.Win}, {'r', op.Refund}, {'b', op.RefundAt}, {'d', op.MaxDelay}, {'p', op.View.Prev}, {'n', op.View.Next},
+		{'s', op.Since}, {'k', op.Back}, {'a', flags(op.Ahead)}, {'f', op.Floor}, {'u', flags(upper)},
+	} {
 		if more.value > 0 {
 			buf = append(buf, ' ', more.letter)
 			buf = strconv.AppendInt(buf, more.value, 10)

@@ -173,11 +173,7 @@ func (r Reply) CheckAll(ops []Op) error {
 
 func (r Reply) checkGrants(ops []Op) error {
 	for i, a := range r.Answers {
-		var asked int64
-		for _, n := range ops[i].Asks {
-			asked += n
-		}
-		if a.Granted > asked {
+		if asked := ops[i].Asked(); a.Granted > asked {
 			return fmt.Errorf("%w: %d units granted, but %d asked for, by op %d", ErrReply, a.Granted, asked, i)
 		}
 		if a.Lease > 0 && (ops[i].Div == 0 || a.Lease > ops[i].Limit.BurstSize()) {
