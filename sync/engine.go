@@ -217,10 +217,8 @@ func (e *Engine) start() bool {
 const rttWeight = 8
 
 func (e *Engine) measured(rtt time.Duration) {
-	old := e.rtt.Load()
-	if old == 0 {
-		e.rtt.Store(int64(rtt))
-		return
+	if old := e.rtt.Load(); old != 0 {
+		rtt = time.Duration(old + (int64(rtt)-old)/rttWeight)
 	}
-	e.rtt.Store(old + (int64(rtt)-old)/rttWeight)
+	e.rtt.Store(int64(rtt))
 }

@@ -82,6 +82,14 @@ type batch struct {
 	uncertain bool
 }
 
+func (b *batch) add(op wire.Op, it Item) { b.ops, b.items = append(b.ops, op), append(b.items, it) }
+
+// take adds the ops of another batch.
+func (b *batch) take(of *batch) {
+	b.ops, b.items = append(b.ops, of.ops...), append(b.items, of.items...)
+	b.uncertain = b.uncertain || of.uncertain
+}
+
 // enqueue queues items for due.
 func (l *lane) enqueue(due int64, items ...Item) {
 	l.mu.Lock()
@@ -122,7 +130,7 @@ func (l *lane) drop() {
 	if l.frozen == nil {
 		l.frozen = new(batch)
 	}
-	l.join(l.frozen)
+	l.takeParts(l.frozen)
 	l.takeLeft(l.frozen)
 	l.settle(func(_ int, it Item) { it.Drop() })
 	l.mu.Lock()
@@ -284,7 +292,7 @@ func (l *lane) freeze() bool {
 	none := items[:0]
 	for _, it := range items {
 		if op, ok := it.Freeze(now); ok {
-			b.ops, b.items = append(b.ops, op), append(b.items, it)
+			b.add(op, it)
 		} else {
 			none = append(none, it)
 		}
