@@ -126,7 +126,6 @@ func Scripts() []Script {
 	return []Script{Batch, History, Fleet, Settings, SetSwitch, SetLimit, SetKeys, Permits}
 }
 
-// algorithm is the source of an algorithm, and the letters of its kinds.
 type algorithm struct{ letters, source string }
 
 // makerOf wraps algorithms in one function, so that a batch defines only those that it needs.

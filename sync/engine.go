@@ -150,7 +150,6 @@ func (e *Engine) lane(tag int) *lane { return &e.lanes[tag%len(e.lanes)] }
 // at returns the ns from the start of the engine to t.
 func (e *Engine) at(t time.Time) int64 { return int64(t.Sub(e.made)) }
 
-// watched returns Config.Watched.
 func (e *Engine) watched(tag int) bool { return e.cfg.Watched != nil && e.cfg.Watched(tag) }
 
 // Late returns Config.Late, at most Timeout. It is subtracted from the duration of a call to Redis before the breaker

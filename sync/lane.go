@@ -90,7 +90,6 @@ func (b *batch) take(of *batch) {
 	b.uncertain = b.uncertain || of.uncertain
 }
 
-// enqueue queues items for due.
 func (l *lane) enqueue(due int64, items ...Item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -138,7 +138,6 @@ func (q *queue) remove(it Item) {
 	n.place = gone
 }
 
-// clear empties the queue.
 func (q *queue) clear() {
 	for _, it := range *q {
 		it.Node().place = 0

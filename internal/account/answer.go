@@ -86,7 +86,6 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 	return answered, next, b
 }
 
-// unserved decides a waiting call that the answer did not serve.
 func (a *Account) unserved(c *Conditions, p *Plan, w *Waiter, now int64) Verdict {
 	if w.Plan.Limit != p.Limit && a.Held() < w.N {
 		if a.stuckAt == 0 {
@@ -125,7 +124,6 @@ func (a *Account) learn(c *Conditions, ans Answer, now int64) {
 	a.aside = 0
 }
 
-// land ends the sync in flight.
 func (a *Account) land() {
 	a.inflight, a.sentIn, a.giving, a.stuckAt = 0, 0, 0, 0
 	a.frozen, a.asked, a.leasing, a.lone = false, false, false, false

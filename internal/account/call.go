@@ -62,7 +62,6 @@ func (a *Account) judge(c *Conditions, n, now int64) Verdict {
 	return Verdict{Action: Ask, Reason: WaitsForRedis, Asks: why, Sync: SyncNow}
 }
 
-// fromLease admits a call for n held units.
 func (a *Account) fromLease(c *Conditions, n, now int64) Verdict {
 	v := a.hand(n, now)
 	if a.worthLease(c, now) {
@@ -71,7 +70,6 @@ func (a *Account) fromLease(c *Conditions, n, now int64) Verdict {
 	return v
 }
 
-// onCredit admits a call for n units on credit.
 func (a *Account) onCredit(c *Conditions, n, now int64) Verdict {
 	v := Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncLazily}
 	if !a.view.known() {

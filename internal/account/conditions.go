@@ -55,7 +55,6 @@ type Conditions struct {
 	Broken   bool              // Redis must not be asked: the breaker is not closed, or a switch forbids it
 }
 
-// windowed reports whether the limit counts in windows.
 func (c *Conditions) windowed() bool { return c.Window.Period > 0 }
 
 // hasLeases reports whether the mode has leases and there are calls to use them.

@@ -165,7 +165,6 @@ func (a *Account) Want(c *Conditions, now int64) {
 	}
 }
 
-// surplusOfWindow is surplus for a window.
 func (a *Account) surplusOfWindow(c *Conditions, units, now int64) int64 {
 	if a.lookBy == 0 || now < a.lookBy {
 		return 0

@@ -2,7 +2,6 @@ package account
 
 import "github.com/hybridlimit/hybridlimit"
 
-// use takes units that a call spends from the leases.
 func (a *Account) use(units, now int64) {
 	if units > 0 {
 		a.spentAt = now

@@ -149,7 +149,6 @@ func (a *Account) aheadAt(c *Conditions, now int64) int64 {
 	return at
 }
 
-// wantsAhead reports whether a sync at now should ask for a lease of the next window.
 func (a *Account) wantsAhead(c *Conditions, now int64) bool {
 	at := a.aheadAt(c, now)
 	return at > 0 && now >= at

@@ -9,7 +9,6 @@ func (a *Account) Begin(left, now int64) (spent Budget, expired int64) {
 	return spent, expired + a.open(now)
 }
 
-// drain books the units that the fast path spent or denied.
 func (a *Account) drain(left, now int64) Budget {
 	b := a.budget
 	a.budget = Budget{}

@@ -88,7 +88,6 @@ type view struct {
 	relook    int64 // ns; until then the view may prove a denial
 }
 
-// known reports whether Redis has answered.
 func (v *view) known() bool { return v.redisAt != 0 }
 
 // Refusal is Redis's last answer to a direct call of a log: N units do not exist before Until.

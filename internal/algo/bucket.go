@@ -101,7 +101,6 @@ func (b Bucket) Convert(level int64, from Bucket) int64 {
 	return b.clamp(b.scale(level-from.kept(), from.Unit) + float64(b.kept()))
 }
 
-// scale is Rescale without the bounds.
 func (b Bucket) scale(level, from int64) float64 {
 	scaled := float64(level)
 	if from != b.Unit {
@@ -117,7 +116,6 @@ func (b Bucket) scale(level, from int64) float64 {
 	return scaled
 }
 
-// clamp bounds a level to [-Cap, Cap].
 func (b Bucket) clamp(level float64) int64 {
 	return int64(math.Max(-float64(b.Cap), math.Min(level, float64(b.Cap))))
 }

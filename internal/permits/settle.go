@@ -35,7 +35,6 @@ func (h *Holding) Settle(c *Conditions, now int64) bool {
 // Wake returns the time (ns) at which Settle must be called again without another event; 0: never.
 func (h *Holding) Wake() int64 { return h.wake }
 
-// at plans Settle for a time.
 func (h *Holding) at(t int64) {
 	if h.wake == 0 || t < h.wake {
 		h.wake = t

@@ -17,7 +17,6 @@ func WithLogger(l *slog.Logger) Option { return func(r *Runner) { r.panics.log =
 // logEvery is the shortest time between two log lines about panics.
 const logEvery = time.Second
 
-// panics turns panics into errors.
 type panics struct {
 	log *slog.Logger // nil: slog.Default()
 

@@ -45,7 +45,6 @@ func DecodePermits(raw any, m permits.Message) (permits.Answer, error) {
 	return result(a, v.err)
 }
 
-// held reads the reply to one op.
 func (v *values) held(op permits.Op) permits.Reply {
 	count := func() int64 { return v.between(-maxPermits, maxPermits) }
 	r := permits.Reply{Booked: count(), Usable: count(), Free: count(), Learns: v.between(0, maxPermits)}

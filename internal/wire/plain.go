@@ -76,7 +76,6 @@ func allShort(ops []Op) (div int64, short bool) {
 	return div, len(ops) > 0
 }
 
-// encodeShort returns the KEYS and ARGV of a batch with an envelope of the short form.
 func encodeShort(env Envelope, ops []Op, div int64) (keys []string, argv []string) {
 	keys, argv = make([]string, 2, len(ops)+2), make([]string, 1, len(ops)+1)
 	keys[0], keys[1] = env.Key, env.Epoch
@@ -111,7 +110,6 @@ func appendPlainView(buf []byte, v View) []byte {
 	return strconv.AppendInt(append(buf, ' '), v.At, 16)
 }
 
-// allPlain reports whether a batch has the short form.
 func allPlain(ops []Op) bool {
 	for i := range ops {
 		if !ops[i].Plain() {
@@ -151,7 +149,6 @@ func groups(ops []Op) [][]int {
 	return list
 }
 
-// encodePlain returns the KEYS and ARGV of a batch of plain asks.
 func encodePlain(ops []Op) (keys []string, argv []string) {
 	list := groups(ops)
 	keys, argv = make([]string, len(list)), make([]string, len(list))
@@ -211,7 +208,6 @@ func answered(texts []string, ops []Op) ([][]int, error) {
 	return list, nil
 }
 
-// decodePlain reads the texts that answer a batch of plain asks.
 func decodePlain(texts []string, ops []Op) (Reply, error) {
 	list, err := answered(texts, ops)
 	if err != nil {
@@ -289,7 +285,6 @@ func decodeNone(texts []string, ops []Op) (Reply, error) {
 	return r, nil
 }
 
-// decodeShort reads the texts that answer a batch with an envelope of the short form.
 func decodeShort(texts []string, ops []Op) (Reply, error) {
 	if _, short := allShort(ops); !short || len(texts) != len(ops)+1 {
 		return Reply{}, fmt.Errorf("%w: %d texts for a batch of another form", ErrReply, len(texts))
@@ -457,7 +452,6 @@ func (r *reader) fields(l algo.Limit) (out [2]int64) {
 	return out
 }
 
-// skip takes away the begin of the text.
 func (r *reader) skip(begin string) {
 	rest, ok := strings.CutPrefix(r.rest, begin)
 	r.rest, r.ok = rest, r.ok && ok
@@ -481,5 +475,4 @@ func (r *reader) time() int64 {
 	return s*1_000_000 + µs
 }
 
-// ended reports whether the text was readable and has nothing more.
 func (r *reader) ended() bool { return r.ok && r.rest == "" }

@@ -78,7 +78,6 @@ func DecodeReply(raw any, ops []Op) (Reply, error) {
 	return decodeInts(list, ops)
 }
 
-// decodeTexts reads the reply to plain ops for several keys.
 func decodeTexts(list []any, ops []Op) (Reply, error) {
 	texts := make([]string, len(list))
 	for i, v := range list {

@@ -150,7 +150,6 @@ type KeyLimits struct {
 // FitsKeyLimit reports whether a key is short enough for a limit of the fleet.
 func FitsKeyLimit(key string) bool { return key != "" && len(url.QueryEscape(key)) <= maxKeyToken }
 
-// line returns a limit as a line of the state.
 func (k KeyLimit) line() string {
 	limit := "-"
 	if k.Text != "" {

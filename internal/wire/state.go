@@ -95,7 +95,6 @@ func hexInt(f string, signed bool) (int64, bool) {
 	return n, err == nil && n <= 1<<53 && n >= -1<<53 && f[0] != '+' && (signed || f[0] != '-')
 }
 
-// within reports whether all v are from least to 2⁵³.
 func within(least int64, v ...int64) bool {
 	for _, n := range v {
 		if n < least || n > 1<<53 {

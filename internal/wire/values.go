@@ -13,7 +13,6 @@ type values struct {
 	err  error
 }
 
-// valuesOf reads a reply of n elements.
 func valuesOf(raw any, n int, what string) values {
 	list, ok := raw.([]any)
 	v := values{what: what, rest: list}
@@ -39,7 +38,6 @@ func (v *values) fail(x any) {
 	}
 }
 
-// must is fail, unless ok.
 func (v *values) must(ok bool, text string) {
 	if !ok {
 		v.fail(text)
@@ -53,7 +51,6 @@ func (v *values) next() (x any) {
 	return x
 }
 
-// between reads an integer within bounds.
 func (v *values) between(least, most int64) int64 {
 	x := v.next()
 	n, ok := x.(int64)
@@ -67,7 +64,6 @@ func (v *values) between(least, most int64) int64 {
 // natural reads an integer from 0 to maxReply.
 func (v *values) natural() int64 { return v.between(0, maxReply) }
 
-// naturals reads n of them.
 func (v *values) naturals(n int) []int64 {
 	list := make([]int64, n)
 	for i := range list {
