@@ -53,8 +53,8 @@ func newLibrary(batchMain string) FunctionLibrary {
 	)
 	return FunctionLibrary{
 		Name: name, Source: source, Batch: name + "_batch", History: name + "_history",
-		Heartbeat: name + "_heartbeat", Settings: name + "_settings", SetSwitch: name + "_setswitch", SetLimit: name + "_setlimit", SetKeys: name + "_setkeys",
-		Permits: name + "_permits",
+		Heartbeat: name + "_heartbeat", Settings: name + "_settings", SetSwitch: name + "_setswitch",
+		SetLimit: name + "_setlimit", SetKeys: name + "_setkeys", Permits: name + "_permits",
 	}
 }
 

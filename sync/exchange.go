@@ -28,7 +28,8 @@ func (l *lane) exchange(ctx context.Context, it Item, due int64, most time.Durat
 		return
 	}
 	defer e.wg.Done()
-	calm := l.frozen == nil && len(l.parts) == 0 && l.misses == 0 && !l.behind && !l.refusing.Load() && e.cfg.Breaker(l.tag).State() == breaker.Closed
+	calm := l.frozen == nil && len(l.parts) == 0 && l.misses == 0 && !l.behind && !l.refusing.Load() &&
+		e.cfg.Breaker(l.tag).State() == breaker.Closed
 	if !calm {
 		<-l.owner
 		l.enqueue(due, it)

@@ -19,7 +19,8 @@ func (r *Runner) Look(ctx context.Context, name string, limit hybridlimit.Limit)
 		return hybridlimit.KeyState{}, err
 	}
 	if limit.Algorithm == hybridlimit.AlgConcurrent { // Redis has no state of a rate
-		return hybridlimit.KeyState{}, fmt.Errorf("hybridlimit: %w: a limit of calls in flight (%v) has no state of a key of this kind", hybridlimit.ErrUnsupported, limit)
+		const text = "hybridlimit: %w: a limit of calls in flight (%v) has no state of a key of this kind"
+		return hybridlimit.KeyState{}, fmt.Errorf(text, hybridlimit.ErrUnsupported, limit)
 	}
 	k := hybridlimit.KeyState{Limit: limit}
 	if limit.Algorithm == hybridlimit.AlgUnlimited || limit.Algorithm == hybridlimit.AlgBlocked { // Redis has no state

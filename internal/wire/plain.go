@@ -38,7 +38,8 @@ func (op *Op) plainView() bool {
 		return true
 	}
 	v := &op.View
-	return op.bucket() && v.Born > 0 && v.Born < mostPlain && v.At >= 0 && v.At < mostPlain && v.Level > -mostPlain && v.Level < mostPlain
+	return op.bucket() && v.Born > 0 && v.Born < mostPlain && v.At >= 0 && v.At < mostPlain &&
+		v.Level > -mostPlain && v.Level < mostPlain
 }
 
 func (op *Op) bucket() bool {
@@ -302,7 +303,8 @@ func decodeShort(texts []string, ops []Op) (Reply, error) {
 		if i == 0 {
 			r.Now = got.now
 		}
-		if !ok || got.now != r.Now || got.granted != units || ops[i].Owed > 0 && got.left < limit.Bucket.Unit || !decideShort(limit, got, &ops[i], &r.Answers[i]) {
+		ok = ok && got.now == r.Now && got.granted == units && (ops[i].Owed == 0 || got.left >= limit.Bucket.Unit)
+		if !ok || !decideShort(limit, got, &ops[i], &r.Answers[i]) {
 			return Reply{}, fmt.Errorf("%w: %.99q is no answer to op %d", ErrReply, texts[i+1], i)
 		}
 	}

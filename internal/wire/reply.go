@@ -134,7 +134,10 @@ func decodeInts(list []any, ops []Op) (Reply, error) {
 	r.Answers = make([]Answer, n)
 	for i := range r.Answers {
 		v := rest[i*answerInts:]
-		a := Answer{Granted: v[0], Lease: v[1], Life: v[2], Level: v[3], Retry: v[4], Born: v[5], Cap: v[6], Delay: v[7], Refill: v[8], Ends: v[9]}
+		a := Answer{
+			Granted: v[0], Lease: v[1], Life: v[2], Level: v[3], Retry: v[4],
+			Born: v[5], Cap: v[6], Delay: v[7], Refill: v[8], Ends: v[9],
+		}
 		if a.Delay < 0 {
 			a.Delay, a.Dropped, a.Refused = 0, a.Delay%2 != 0, a.Delay < -1
 		}

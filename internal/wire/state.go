@@ -133,7 +133,8 @@ func windowState(k algo.Kind, v []int64, f fields) (State, bool) {
 		Kind: k, Period: v[0], Win: v[1], Cur: v[2], Prev: v[3], Born: v[4], Since: v[5], Late: f.known['l'], Next: f.known['n'],
 		Debt: f.known['d'], Carry: f.known['c'], More: f.more("cdlnz"),
 	}
-	if !within(1, s.Period, s.Born) || !within(0, v...) || s.Period > 1<<52 || s.Win > 1<<53/s.Period || s.Late > 1<<53 || s.Late < -1<<53 || s.Next < 0 || !within(0, s.Debt, s.Carry) {
+	if !within(1, s.Period, s.Born) || !within(0, v...) || !within(0, s.Debt, s.Carry) || !within(-1<<53, s.Late) ||
+		s.Next < 0 || s.Period > 1<<52 || s.Win > 1<<53/s.Period {
 		return State{}, false
 	}
 	if reset, marked := f.known['z']; marked {
