@@ -116,8 +116,17 @@ func appendOp(buf []byte, limit int, op algo.Op) []byte {
 		letter byte
 		value  int64
 	}{
-		{'w', op.Win}, {'r', op.Refund}, {'b', op.RefundAt}, {'d', op.MaxDelay}, {'p', op.View.Prev}, {'n', op.View.Next},
-		{'s', op.Since}, {'k', op.Back}, {'a', flags(op.Ahead)}, {'f', op.Floor}, {'u', flags(upper)},
+		{'w', op.Win},
+		{'r', op.Refund},
+		{'b', op.RefundAt},
+		{'d', op.MaxDelay},
+		{'p', op.View.Prev},
+		{'n', op.View.Next},
+		{'s', op.Since},
+		{'k', op.Back},
+		{'a', flags(op.Ahead)},
+		{'f', op.Floor},
+		{'u', flags(upper)},
 	} {
 		if more.value > 0 {
 			buf = append(buf, ' ', more.letter)
