@@ -6,14 +6,12 @@ import (
 	"strings"
 )
 
-// FunctionLibrary is a library of Redis Functions (Redis 7): the source for
-// FUNCTION LOAD, and the function names for FCALL. A function has the keys, the
-// arguments and the reply of its script.
+// FunctionLibrary is a library of Redis Functions (Redis 7): the source for FUNCTION LOAD, and the function names for
+// FCALL. A function has the keys, the arguments and the reply of its script.
 //
-// All names contain the first digits of the source's SHA-1. So a name stands for one
-// content, and versions exist beside each other: an upgrade does not replace the
-// version that the rest of the fleet still runs. Old versions stay until an operator
-// deletes them (FUNCTION DELETE), which is harmless at any time.
+// All names contain the first digits of the source's SHA-1. So a name stands for one content, and versions exist beside
+// each other: an upgrade does not replace the version that the rest of the fleet still runs. Old versions stay until an
+// operator deletes them (FUNCTION DELETE), which is harmless at any time.
 type FunctionLibrary struct {
 	Name      string // of the library
 	Source    string // Lua, with its first line
@@ -55,19 +53,18 @@ func newLibrary(batchMain string) FunctionLibrary {
 	)
 	return FunctionLibrary{
 		Name: name, Source: source, Batch: name + "_batch", History: name + "_history",
-		Heartbeat: name + "_heartbeat", Settings: name + "_settings", SetSwitch: name + "_setswitch", SetLimit: name + "_setlimit", SetKeys: name + "_setkeys",
-		Permits: name + "_permits",
+		Heartbeat: name + "_heartbeat", Settings: name + "_settings", SetSwitch: name + "_setswitch",
+		SetLimit: name + "_setlimit", SetKeys: name + "_setkeys", Permits: name + "_permits",
 	}
 }
 
-// buildLibrary names a library and its functions after its content. Function names
-// are global in Redis, so they contain the version too.
+// buildLibrary names a library and its functions after its content. Function names are global in Redis, so they contain
+// the version too.
 //
-// EVALSHA runs the definitions of a script for each call. A function runs them once,
-// in its first call. So the top level of a .lua file must hold no state that changes.
-// The definitions cannot run at FUNCTION LOAD, because Redis 7.0 hides Lua's own
-// libraries (math, string) from code that runs then. Each function has its own local
-// variables, because Lua permits only 200 in one function.
+// EVALSHA runs the definitions of a script for each call. A function runs them once, in its first call. So the top
+// level of a .lua file must hold no state that changes. The definitions cannot run at FUNCTION LOAD, because Redis 7.0
+// hides Lua's own libraries (math, string) from code that runs then. Each function has its own local variables, because
+// Lua permits only 200 in one function.
 func buildLibrary(functions ...function) (name, source string) {
 	const unnamed = "@"
 	var b strings.Builder

@@ -10,20 +10,18 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// schema is the version in every key. With another schema all keys
-// start as unused keys.
+// schema is the version in every key. With another schema all keys start as unused keys.
 const schema = "v2"
 
 // DefaultTags is the default number of tags.
 const DefaultTags = 16
 
-// MaxTags is the largest number of tags. It is the number of slots of a Redis
-// Cluster.
+// MaxTags is the largest number of tags. It is the number of slots of a Redis Cluster.
 const MaxTags = 16384
 
-// Names builds the Redis keys of one deployment. Prefix and limiter names contain no
-// colon, brace or '@' (hybridlimit.CheckName), so a name is never mistaken for
-// another part. The caller's key comes last and may contain any bytes.
+// Names builds the Redis keys of one deployment. Prefix and limiter names contain no colon, brace or '@'
+// (hybridlimit.CheckName), so a name is never mistaken for another part. The caller's key comes last and may contain
+// any bytes.
 //
 //	prefix:v2:{tag}:name:key      state of a key
 //	prefix:v2:{tag}:@epoch        when this tag's states began
@@ -43,12 +41,10 @@ const MaxTags = 16384
 //	prefix:v2:{tag}:@limit:name   the fleet's limit of a limiter
 //	prefix:v2:{tag}:@keys:name    the fleet's limits of keys of a limiter
 //
-// With HashKeys, a hash replaces the caller's key: the first 128 bits of an
-// HMAC-SHA-256 (RFC 2104) of the limiter's name and the key, in 22 letters of
-// base64url. So a reader of Redis cannot read the key, and cannot tell whether two
-// limiters have the same key. The probability that two of n keys share a hash is
-// below n²/2¹²⁹; for a billion keys it is 10⁻²⁰ or less. Without the secret, such a
-// pair can only be found by trying 2⁶⁴ keys of one limiter.
+// With HashKeys, a hash replaces the caller's key: the first 128 bits of an HMAC-SHA-256 (RFC 2104) of the limiter's
+// name and the key, in 22 letters of base64url. So a reader of Redis cannot read the key, and cannot tell whether two
+// limiters have the same key. The probability that two of n keys share a hash is below n²/2¹²⁹; for a billion keys it
+// is 10⁻²⁰ or less. Without the secret, such a pair can only be found by trying 2⁶⁴ keys of one limiter.
 type Names struct {
 	Prefix   string             // of every key
 	Tags     int                // number of tags; part of the deployment's identity
@@ -58,8 +54,7 @@ type Names struct {
 // hashedBytes is the number of bytes of a hash that replace a key.
 const hashedBytes = 16
 
-// hashed returns the text that replaces a text of a domain in Redis. A domain
-// contains no zero byte.
+// hashed returns the text that replaces a text of a domain in Redis. A domain contains no zero byte.
 func (n Names) hashed(domain, text string) string {
 	mac := hmac.New(sha256.New, []byte(n.HashKeys))
 	mac.Write([]byte(domain))
@@ -68,18 +63,16 @@ func (n Names) hashed(domain, text string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:hashedBytes])
 }
 
-// Digest returns 22 letters that replace a limiter's key in places where the key must
-// not appear, such as a log. With HashKeys they are the letters that replace it in
-// Redis. Without HashKeys, a guess of the key can be checked against the digest.
+// Digest returns 22 letters that replace a limiter's key in places where the key must not appear, such as a log. With
+// HashKeys they are the letters that replace it in Redis. Without HashKeys, a guess of the key can be checked against
+// the digest.
 func (n Names) Digest(name, key string) string { return n.hashed(name, key) }
 
-// Tag returns the tag of a subject: its hash modulo Tags. Redis derives the cluster
-// slot of a key from the text in its first braces, which is the tag. So braces in a
-// caller's key are data. The hash is no secret: a client that chooses keys can choose
-// their tags.
+// Tag returns the tag of a subject: its hash modulo Tags. Redis derives the cluster slot of a key from the text in its
+// first braces, which is the tag. So braces in a caller's key are data. The hash is no secret: a client that chooses
+// keys can choose their tags.
 //
-// With HashKeys, the tag is that of the subject's hash. Otherwise the tag would reveal
-// some bits of the subject.
+// With HashKeys, the tag is that of the subject's hash. Otherwise the tag would reveal some bits of the subject.
 func (n Names) Tag(subject string) int {
 	if n.HashKeys != "" {
 		subject = n.hashed("", subject) // no limiter has an empty name
@@ -118,8 +111,8 @@ func (n Names) Epoch(tag int) string { return n.base(tag) + "@epoch" }
 // Envelope returns the Redis key of a process's last batch in a tag.
 func (n Names) Envelope(tag int, process string) string { return n.base(tag) + "@env:" + process }
 
-// FleetTag returns the tag of the heartbeats, the switches and the fleets' limits of all
-// limiters. It does not depend on HashKeys, since a limiter's name is no secret.
+// FleetTag returns the tag of the heartbeats, the switches and the fleets' limits of all limiters. It does not depend
+// on HashKeys, since a limiter's name is no secret.
 func (n Names) FleetTag() int { return n.plainTag(n.Prefix) }
 
 func (n Names) fleet(what string) string { return n.base(n.FleetTag()) + what }
@@ -136,12 +129,10 @@ func (n Names) GroupNames(id string) string { return n.fleet("@names:" + id) }
 // Members returns the Redis key of the last heartbeats of processes with permits.
 func (n Names) Members() string { return n.fleet("@members") }
 
-// Changed returns the Redis key of the time of the last change of a switch or a fleet's
-// limit.
+// Changed returns the Redis key of the time of the last change of a switch or a fleet's limit.
 func (n Names) Changed() string { return n.fleet("@changed") }
 
-// Wanted returns the Redis key of the marks of keys of which units are wanted. A mark is
-// a Digest.
+// Wanted returns the Redis key of the marks of keys of which units are wanted. A mark is a Digest.
 func (n Names) Wanted() string { return n.fleet("@wanted") }
 
 // Switch returns the Redis key of a limiter's switch.
@@ -153,8 +144,7 @@ func (n Names) FleetLimit(name string) string { return n.fleet("@limit:" + name)
 // KeyLimits returns the Redis key of the fleet's limits of keys of a limiter.
 func (n Names) KeyLimits(name string) string { return n.fleet("@keys:" + name) }
 
-// Stored returns the text that stands for a caller's key of a limiter in Redis: the key, or
-// with HashKeys its hash.
+// Stored returns the text that stands for a caller's key of a limiter in Redis: the key, or with HashKeys its hash.
 func (n Names) Stored(name, key string) string {
 	if n.HashKeys == "" {
 		return key

@@ -78,8 +78,9 @@ const historyMain = "local t = redis.call('TIME')\nreturn run_history(KEYS[1], A
 
 const permitsMain = "local t = redis.call('TIME')\nreturn run_permits(KEYS, ARGV, t[1] * 1000000 + t[2])\n"
 
-// firstMain decides short ops, and then other plain ops. The arguments of both functions are KEYS, ARGV and those in more. In a
-// script each is defined where it is called, and before the definitions of batchLibrary. A function of Redis defines all once, before.
+// firstMain decides short ops, and then other plain ops. The arguments of both functions are KEYS, ARGV and those in
+// more. In a script each is defined where it is called, and before the definitions of batchLibrary. A function of Redis
+// defines all once, before.
 func firstMain(inScript bool, more string) string {
 	way := func(name, source string) string {
 		if !inScript {
@@ -91,10 +92,10 @@ func firstMain(inScript bool, more string) string {
 		"end\nif first ~= 'e' then\n" + way("run_plain", plainSource) + "end\n"
 }
 
-// batchOf is a script that decides plain and short ops by first, and any other batch by the rest. The definitions of the rest are in
-// two functions. Each call clears a slot of the stack for each local variable of a function, so plain ops need one with few. And to
-// make a function, Lua searches all open variables of the functions around it for each that it uses. For the variables of common.lua,
-// which all use, it searches once, for the inner function.
+// batchOf is a script that decides plain and short ops by first, and any other batch by the rest. The definitions of
+// the rest are in two functions. Each call clears a slot of the stack for each local variable of a function, so plain
+// ops need one with few. And to make a function, Lua searches all open variables of the functions around it for each
+// that it uses. For the variables of common.lua, which all use, it searches once, for the inner function.
 func batchOf(first, rest string) string {
 	return first + "local function other(KEYS, ARGV)\n" + commonSource +
 		"return (function()\n" + batchDefinitions + rest + "end)()\nend\nreturn other(KEYS, ARGV)\n"
@@ -106,9 +107,9 @@ type Script struct {
 	SHA    string // SHA-1 in hex, for EVALSHA
 }
 
-// Batch runs one batch of ops. History reads a sliding log. Fleet is a heartbeat.
-// Settings tells the fleets' switches and limits. SetSwitch and SetLimit set or read one
-// of them. SetKeys sets, tells or reads the fleet's limits of keys. Permits is a message about calls in flight.
+// Batch runs one batch of ops. History reads a sliding log. Fleet is a heartbeat. Settings tells the fleets' switches
+// and limits. SetSwitch and SetLimit set or read one of them. SetKeys sets, tells or reads the fleet's limits of keys.
+// Permits is a message about calls in flight.
 var (
 	Batch     = newScript(batchOf(firstMain(true, ""), mainSource))
 	History   = newScript(historyLibrary + historyMain)
@@ -125,7 +126,6 @@ func Scripts() []Script {
 	return []Script{Batch, History, Fleet, Settings, SetSwitch, SetLimit, SetKeys, Permits}
 }
 
-// algorithm is the source of an algorithm, and the letters of its kinds.
 type algorithm struct{ letters, source string }
 
 // makerOf wraps algorithms in one function, so that a batch defines only those that it needs.

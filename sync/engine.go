@@ -14,57 +14,46 @@ import (
 
 // Caller runs a batch. Package hybrid implements it.
 type Caller interface {
-	// Batch sends env and ops once and returns when ctx ends, at the latest. The
-	// engine does not change ops afterwards, so a call that outlives ctx may
-	// still read them.
+	// Batch sends env and ops once and returns when ctx ends, at the latest. The engine does not change ops afterwards,
+	// so a call that outlives ctx may still read them.
 	Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error)
 }
 
-// EnvelopeTTL is the time for which Redis remembers the last batch of a process
-// in a tag. A batch that is retried later, after an outage, may be counted
-// twice. The over-count is at most that batch. Such a retry never forgets
-// usage.
+// EnvelopeTTL is the time for which Redis remembers the last batch of a process in a tag. A batch that is retried
+// later, after an outage, may be counted twice. The over-count is at most that batch. Such a retry never forgets usage.
 const EnvelopeTTL = 10 * time.Minute
 
-// Config holds the settings of an Engine. Caller, Names, Process, Timeout and
-// Breaker are required.
+// Config holds the settings of an Engine. Caller, Names, Process, Timeout and Breaker are required.
 type Config struct {
 	Caller  Caller        // to Redis
 	Names   lua.Names     // of the deployment
 	Lanes   int           // number of lanes; 0: one for each tag; 1: all tags lie on one server, and share its batches
 	Process string        // unique among all processes of all times; a lane appends a suffix when it renames itself (OnRenamed)
 	Timeout time.Duration // of one attempt
-	// Breaker returns the breaker of a tag. It is asked before each attempt and
-	// told the outcome.
+	// Breaker returns the breaker of a tag. It is asked before each attempt and told the outcome.
 	Breaker func(tag int) *circuit.Breaker
-	// Late returns the delay with which this process runs due work, because it
-	// waits for a core. At most Timeout counts. An attempt gets that much more
-	// time, and the breaker is told the duration without it. Nil: 0.
+	// Late returns the delay with which this process runs due work, because it waits for a core. At most Timeout
+	// counts. An attempt gets that much more time, and the breaker is told the duration without it. Nil: 0.
 	Late func() time.Duration
-	// Begin is called before an attempt, and End after the breaker has been told its
-	// outcome: Late need only be known in between. Nil: no call.
+	// Begin is called before an attempt, and End after the breaker has been told its outcome: Late need only be known
+	// in between. Nil: no call.
 	Begin, End func()
-	// OnRefused is called when a batch was dropped because Redis will never apply
-	// it. Nil: no call.
+	// OnRefused is called when a batch was dropped because Redis will never apply it. Nil: no call.
 	OnRefused func(tag int, ops int, err error)
-	// OnRefusing is called when a tag becomes Refusing, and when it no longer is.
-	// It is called from the tag's lane, without a lock. Nil: no call.
+	// OnRefusing is called when a tag becomes Refusing, and when it no longer is. It is called from the tag's lane,
+	// without a lock. Nil: no call.
 	OnRefusing func(tag int, refusing bool, err error)
-	// OnRenamed is called when Redis holds batches of a tag that carry this
-	// process's identity and that this process did not send: the envelope was
-	// written from outside, or a copy of this process runs. The lane continues
-	// under a new identity. OnRenamed is called from the tag's lane, without a
-	// lock. Nil: no call.
+	// OnRenamed is called when Redis holds batches of a tag that carry this process's identity and that this process
+	// did not send: the envelope was written from outside, or a copy of this process runs. The lane continues under a
+	// new identity. OnRenamed is called from the tag's lane, without a lock. Nil: no call.
 	OnRenamed func(tag int)
-	// Watched reports whether messages of another kind show within a second and a half
-	// that the server of the tag has lost its data. While it does, batches that only
-	// ask go without an envelope for longer. Nil: false.
+	// Watched reports whether messages of another kind show within a second and a half that the server of the tag has
+	// lost its data. While it does, batches that only ask go without an envelope for longer. Nil: false.
 	Watched func(tag int) bool
-	// OnLoss is called when Redis lost data of a tag: its epoch differs from the
-	// epoch of the last answer, or an earlier batch is missing. sure is false if
-	// this process was silent for so long that the epoch may simply have expired.
-	// OnLoss is called from the tag's lane, without a lock, before the answer that
-	// shows the loss is settled. Nil: no call.
+	// OnLoss is called when Redis lost data of a tag: its epoch differs from the epoch of the last answer, or an
+	// earlier batch is missing. sure is false if this process was silent for so long that the epoch may simply have
+	// expired. OnLoss is called from the tag's lane, without a lock, before the answer that shows the loss is settled.
+	// Nil: no call.
 	OnLoss func(tag int, sure bool)
 }
 
@@ -98,8 +87,7 @@ type Engine struct {
 	behind                                                atomic.Int64 // number of lanes that hold syncs back
 }
 
-// New returns an engine. It starts no goroutine: a lane runs while it has
-// something to send.
+// New returns an engine. It starts no goroutine: a lane runs while it has something to send.
 func New(cfg Config) *Engine {
 	if cfg.Lanes == 0 {
 		cfg.Lanes = cfg.Names.Tags
@@ -112,11 +100,9 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Enqueue requests a sync of the item at due, together with other items that
-// are due then. The zero time means at once, before all others. When the syncs
-// of a lane would take more than their share of a connection, items wait longer;
-// immediate items do not. A queued item can only move to an earlier time. After
-// Close, Enqueue does nothing.
+// Enqueue requests a sync of the item at due, together with other items that are due then. The zero time means at once,
+// before all others. When the syncs of a lane would take more than their share of a connection, items wait longer;
+// immediate items do not. A queued item can only move to an earlier time. After Close, Enqueue does nothing.
 func (e *Engine) Enqueue(tag int, it Item, due time.Time) {
 	var at int64
 	if due.IsZero() {
@@ -127,27 +113,24 @@ func (e *Engine) Enqueue(tag int, it Item, due time.Time) {
 	e.lane(tag).enqueue(at, it)
 }
 
-// EnqueueAll is Enqueue at once for items of one lane. They go in one batch, as far as
-// they fit. tag is that of any of them.
+// EnqueueAll is Enqueue at once for items of one lane. They go in one batch, as far as they fit. tag is that of any of
+// them.
 func (e *Engine) EnqueueAll(tag int, items []Item) {
 	e.lane(tag).enqueue(e.at(time.Now())-urgent, items...)
 }
 
-// Exchange is Enqueue at once for a caller that waits for the answer, at most for the
-// time most. If the lane of the tag is free, the calling goroutine runs the exchange,
-// and the item is settled when Exchange returns. If a batch of the lane is in flight, an op
-// that only asks may go beside it in the same way. Otherwise Exchange returns at once, and
-// the lane settles the item later. It also returns when the Caller does because ctx ends,
-// or with Close: the lane then sends the same batch again.
+// Exchange is Enqueue at once for a caller that waits for the answer, at most for the time most. If the lane of the tag
+// is free, the calling goroutine runs the exchange, and the item is settled when Exchange returns. If a batch of the
+// lane is in flight, an op that only asks may go beside it in the same way. Otherwise Exchange returns at once, and the
+// lane settles the item later. It also returns when the Caller does because ctx ends, or with Close: the lane then
+// sends the same batch again.
 func (e *Engine) Exchange(ctx context.Context, tag int, it Item, most time.Duration) {
 	e.lane(tag).exchange(ctx, it, e.at(time.Now())-urgent, most)
 }
 
-// Remove takes the item out of its tag's queue for good: Enqueue ignores the
-// item from then on. A frozen op of the item is still settled or dropped. So a
-// queue holds only items that are in use, however long Redis is away. Remove
-// takes the lane's lock and no other lock. The only method of the item that it
-// calls is Node.
+// Remove takes the item out of its tag's queue for good: Enqueue ignores the item from then on. A frozen op of the item
+// is still settled or dropped. So a queue holds only items that are in use, however long Redis is away. Remove takes
+// the lane's lock and no other lock. The only method of the item that it calls is Node.
 func (e *Engine) Remove(tag int, it Item) {
 	l := e.lane(tag)
 	l.mu.Lock()
@@ -155,9 +138,8 @@ func (e *Engine) Remove(tag int, it Item) {
 	l.queue.remove(it)
 }
 
-// Refusing reports whether Redis has refused the last batches of a tag, several
-// in a row. For the keys of the tag, that is the same as no Redis. The lane
-// sends empty batches until Redis applies one.
+// Refusing reports whether Redis has refused the last batches of a tag, several in a row. For the keys of the tag, that
+// is the same as no Redis. The lane sends empty batches until Redis applies one.
 func (e *Engine) Refusing(tag int) bool { return e.lane(tag).refusing.Load() }
 
 // Behind reports whether items wait longer than requested.
@@ -168,12 +150,10 @@ func (e *Engine) lane(tag int) *lane { return &e.lanes[tag%len(e.lanes)] }
 // at returns the ns from the start of the engine to t.
 func (e *Engine) at(t time.Time) int64 { return int64(t.Sub(e.made)) }
 
-// watched returns Config.Watched.
 func (e *Engine) watched(tag int) bool { return e.cfg.Watched != nil && e.cfg.Watched(tag) }
 
-// Late returns Config.Late, at most Timeout. It is subtracted from the duration
-// of a call to Redis before the breaker is told, and added to the permitted
-// duration of a call. Otherwise a healthy Redis would look slow, or gone, to a
+// Late returns Config.Late, at most Timeout. It is subtracted from the duration of a call to Redis before the breaker
+// is told, and added to the permitted duration of a call. Otherwise a healthy Redis would look slow, or gone, to a
 // process that gets no core. See Outcome.
 func (e *Engine) Late() time.Duration {
 	if e.cfg.Late == nil {
@@ -182,12 +162,11 @@ func (e *Engine) Late() time.Duration {
 	return max(0, min(e.cfg.Late(), e.cfg.Timeout))
 }
 
-// Outcome returns the duration and the error that the breaker is told of a call.
-// given is the call's time limit, took is its duration, and err is its error.
+// Outcome returns the duration and the error that the breaker is told of a call. given is the call's time limit, took
+// is its duration, and err is its error.
 //
-// A time-out is no evidence against Redis if given exceeds Late by less than
-// half of Timeout: the answer may have arrived and not have been read. It becomes
-// context.Canceled. The next call gets more time.
+// A time-out is no evidence against Redis if given exceeds Late by less than half of Timeout: the answer may have
+// arrived and not have been read. It becomes context.Canceled. The next call gets more time.
 func (e *Engine) Outcome(given, took time.Duration, err error) (time.Duration, error) {
 	if errors.Is(err, context.DeadlineExceeded) && given-e.Late() < e.cfg.Timeout/2 {
 		err = context.Canceled
@@ -195,12 +174,10 @@ func (e *Engine) Outcome(given, took time.Duration, err error) (time.Duration, e
 	return e.Without(took), err
 }
 
-// Without returns the duration of a call less Late: the best estimate of the
-// time that Redis took.
+// Without returns the duration of a call less Late: the best estimate of the time that Redis took.
 func (e *Engine) Without(took time.Duration) time.Duration { return max(0, took-e.Late()) }
 
-// RTT returns the smoothed time between sending a batch and its answer; 0 before
-// the first answer.
+// RTT returns the smoothed time between sending a batch and its answer; 0 before the first answer.
 func (e *Engine) RTT() time.Duration { return time.Duration(e.rtt.Load()) }
 
 // Stats returns the counts so far.
@@ -211,8 +188,7 @@ func (e *Engine) Stats() Stats {
 	}
 }
 
-// Close stops all lanes at once and waits for them. Ops without an answer are
-// dropped. It is idempotent.
+// Close stops all lanes at once and waits for them. Ops without an answer are dropped. It is idempotent.
 func (e *Engine) Close() {
 	e.mu.Lock()
 	e.closed = true
@@ -236,15 +212,12 @@ func (e *Engine) start() bool {
 	return !e.closed
 }
 
-// A new measurement has the weight 1/rttWeight in the smoothed round trip, as in
-// TCP (RFC 6298).
+// A new measurement has the weight 1/rttWeight in the smoothed round trip, as in TCP (RFC 6298).
 const rttWeight = 8
 
 func (e *Engine) measured(rtt time.Duration) {
-	old := e.rtt.Load()
-	if old == 0 {
-		e.rtt.Store(int64(rtt))
-		return
+	if old := e.rtt.Load(); old != 0 {
+		rtt = time.Duration(old + (int64(rtt)-old)/rttWeight)
 	}
-	e.rtt.Store(old + (int64(rtt)-old)/rttWeight)
+	e.rtt.Store(int64(rtt))
 }

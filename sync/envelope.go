@@ -8,17 +8,16 @@ import (
 
 // This file decides which batches have an envelope.
 
-// bare reports whether the batch has no envelope. Such a batch is sent once. If
-// there is no answer, it gets an envelope for the next attempt: see cover.
+// bare reports whether the batch has no envelope. Such a batch is sent once. If there is no answer, it gets an envelope
+// for the next attempt: see cover.
 func (b *batch) bare() bool { return b.env.Seq == 0 }
 
-// The longest times after the start of a batch with an envelope for which batches go
-// without. The answers to batches with an envelope show losses of Redis, and a loss must
-// be noticed within three seconds (account.LossNoticed).
+// The longest times after the start of a batch with an envelope for which batches go without. The answers to batches
+// with an envelope show losses of Redis, and a loss must be noticed within three seconds (account.LossNoticed).
 const (
 	bareFor = 2 * time.Second
-	// bareWatched is the time for a server that is watched (Config.Watched). Envelopes
-	// then only show the loss of a part of the data. No promise covers such a loss.
+	// bareWatched is the time for a server that is watched (Config.Watched). Envelopes then only show the loss of a
+	// part of the data. No promise covers such a loss.
 	bareWatched = 30 * time.Second
 	// bareTold is the time for a batch with views. Only an envelope shows that Redis has an older state than that of a
 	// view, because a failover lost writes. So such a loss goes unnoticed if it lost nothing but asks of this time.
@@ -58,10 +57,9 @@ func (e *Engine) enough(tag int, since time.Duration, told bool) bool {
 
 // send freezes a batch. attempt then sends it.
 //
-// A batch that only asks goes without an envelope, which costs Redis several times as
-// much as an ask. If the reply is lost, the units that Redis may have granted are lost
-// with it. After a miss there is always an envelope, so that an outage costs a key one
-// such loss.
+// A batch that only asks goes without an envelope, which costs Redis several times as much as an ask. If the reply is
+// lost, the units that Redis may have granted are lost with it. After a miss there is always an envelope, so that an
+// outage costs a key one such loss.
 func (l *lane) send(b *batch) {
 	l.frozen = b
 	asks, told := len(b.ops) > 0, false

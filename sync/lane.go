@@ -30,8 +30,8 @@ type lane struct {
 	besides atomic.Int32 // number of messages beside it
 	proved  atomic.Int64 // ns after the engine was made: when the last answered batch with an envelope was sent
 
-	// owner holds an element while a goroutine exchanges a batch: the goroutine of the
-	// lane, or that of a caller (exchange).
+	// owner holds an element while a goroutine exchanges a batch: the goroutine of the lane, or that of a caller
+	// (exchange).
 	owner chan struct{}
 
 	// The fields below belong to the owner, and to Close after it.
@@ -49,15 +49,12 @@ type lane struct {
 	resume       int64 // ns after the engine was made
 }
 
-// pace bounds the time that syncs take which can wait. A lane that is behind
-// sends one full batch and then pauses, so that batch and pause last pace times
-// the batch, times the number of lanes that are behind. So these syncs take at
-// most 1/pace of one connection, of the capacity of Redis, and of this process's
-// time, however many keys are in use.
+// pace bounds the time that syncs take which can wait. A lane that is behind sends one full batch and then pauses, so
+// that batch and pause last pace times the batch, times the number of lanes that are behind. So these syncs take at
+// most 1/pace of one connection, of the capacity of Redis, and of this process's time, however many keys are in use.
 const pace = 2
 
-// yield holds back syncs that can wait after a full batch. took is the duration
-// of that batch.
+// yield holds back syncs that can wait after a full batch. took is the duration of that batch.
 func (l *lane) yield(took time.Duration) {
 	if l.behind != l.full {
 		l.behind = l.full
@@ -85,7 +82,14 @@ type batch struct {
 	uncertain bool
 }
 
-// enqueue queues items for due.
+func (b *batch) add(op wire.Op, it Item) { b.ops, b.items = append(b.ops, op), append(b.items, it) }
+
+// take adds the ops of another batch.
+func (b *batch) take(of *batch) {
+	b.ops, b.items = append(b.ops, of.ops...), append(b.items, of.items...)
+	b.uncertain = b.uncertain || of.uncertain
+}
+
 func (l *lane) enqueue(due int64, items ...Item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,8 +106,7 @@ func (l *lane) enqueue(due int64, items ...Item) {
 	}
 }
 
-// start starts the goroutine of an idle lane. It returns false if the engine is closed.
-// Call it with mu held.
+// start starts the goroutine of an idle lane. It returns false if the engine is closed. Call it with mu held.
 func (l *lane) start() bool {
 	if !l.engine.start() {
 		return false
@@ -121,13 +124,12 @@ func (l *lane) wake() {
 	}
 }
 
-// drop gives up the frozen batch and empties the queue. Call it only after the
-// goroutine has ended for good.
+// drop gives up the frozen batch and empties the queue. Call it only after the goroutine has ended for good.
 func (l *lane) drop() {
 	if l.frozen == nil {
 		l.frozen = new(batch)
 	}
-	l.join(l.frozen)
+	l.takeParts(l.frozen)
 	l.takeLeft(l.frozen)
 	l.settle(func(_ int, it Item) { it.Drop() })
 	l.mu.Lock()
@@ -175,8 +177,7 @@ func (l *lane) run(idle chan struct{}) {
 	l.mu.Unlock()
 }
 
-// next returns the time until the next attempt. If nothing is left to send, it
-// marks the lane idle and returns false.
+// next returns the time until the next attempt. If nothing is left to send, it marks the lane idle and returns false.
 func (l *lane) next() (time.Duration, bool) {
 	if l.frozen != nil || len(l.parts) > 0 || l.refusing.Load() {
 		return 0, true
@@ -199,8 +200,8 @@ func (l *lane) next() (time.Duration, bool) {
 	return time.Duration(due - l.engine.at(time.Now())), true
 }
 
-// attempt sends the frozen batch, or a new batch of the items that are due. It
-// returns the pause before the next attempt. ctx is the engine's, or that of a caller.
+// attempt sends the frozen batch, or a new batch of the items that are due. It returns the pause before the next
+// attempt. ctx is the engine's, or that of a caller.
 func (l *lane) attempt(ctx context.Context) time.Duration {
 	br := l.engine.cfg.Breaker(l.tag)
 	call, ok := br.Begin()
@@ -268,9 +269,8 @@ func (e *Engine) exchange(ctx context.Context, b *batch, call circuit.Call) (rep
 	return reply, took, err
 }
 
-// freeze builds the next batch from the items that are due. It returns false if no
-// item has an op. While Redis refuses batches, the batch is empty, so that a
-// refusal loses nothing.
+// freeze builds the next batch from the items that are due. It returns false if no item has an op. While Redis refuses
+// batches, the batch is empty, so that a refusal loses nothing.
 func (l *lane) freeze() bool {
 	if l.refusing.Load() {
 		l.send(&batch{tag: l.tag})
@@ -291,7 +291,7 @@ func (l *lane) freeze() bool {
 	none := items[:0]
 	for _, it := range items {
 		if op, ok := it.Freeze(now); ok {
-			b.ops, b.items = append(b.ops, op), append(b.items, it)
+			b.add(op, it)
 		} else {
 			none = append(none, it)
 		}
@@ -305,8 +305,8 @@ func (l *lane) freeze() bool {
 	return true
 }
 
-// due takes the items of the next batch from the queue, and moves the ops that were left to the lane into b. While other syncs
-// are held back, it takes urgent items only; b.urgent is then true.
+// due takes the items of the next batch from the queue, and moves the ops that were left to the lane into b. While
+// other syncs are held back, it takes urgent items only; b.urgent is then true.
 func (l *lane) due(now time.Time, b *batch) []Item {
 	then := l.engine.at(now)
 	if b.urgent = l.behind && then < l.resume; b.urgent {
@@ -318,8 +318,7 @@ func (l *lane) due(now time.Time, b *batch) []Item {
 	return l.queue.take(then, wire.MaxOps-len(b.ops), l.apart)
 }
 
-// answered settles the batch. began is the start of the attempt that was
-// answered.
+// answered settles the batch. began is the start of the attempt that was answered.
 func (l *lane) answered(reply wire.Reply, began time.Time) {
 	now := time.Now()
 	if reply.Seen {
@@ -336,8 +335,7 @@ func (l *lane) answered(reply wire.Reply, began time.Time) {
 	})
 }
 
-// look compares the answer to a batch with an envelope with the earlier ones: Redis
-// may have lost writes.
+// look compares the answer to a batch with an envelope with the earlier ones: Redis may have lost writes.
 func (l *lane) look(reply wire.Reply, now, began time.Time) {
 	c := l.chain(l.frozen.tag)
 	sure := now.Before(c.kept)
@@ -353,14 +351,13 @@ func (l *lane) look(reply wire.Reply, now, began time.Time) {
 	}
 }
 
-// longestSleep bounds the pause of a lane that reads RetryIn just after another
-// lane has become the probe. RetryIn is then the time until that probe counts as
-// lost.
+// longestSleep bounds the pause of a lane that reads RetryIn just after another lane has become the probe. RetryIn is
+// then the time until that probe counts as lost.
 const longestSleep = 250 * time.Millisecond
 
-// untilLetIn returns the pause of a lane that the breaker has turned away. While
-// another lane's probe is in flight, RetryIn is too long: it is the time until
-// that probe counts as lost, but most probes are answered within a round trip.
+// untilLetIn returns the pause of a lane that the breaker has turned away. While another lane's probe is in flight,
+// RetryIn is too long: it is the time until that probe counts as lost, but most probes are answered within a round
+// trip.
 func untilLetIn(br *circuit.Breaker) time.Duration {
 	if br.State() == breaker.HalfOpen {
 		return retryAfter(1)
@@ -368,9 +365,8 @@ func untilLetIn(br *circuit.Breaker) time.Duration {
 	return min(max(br.RetryIn(), time.Millisecond), longestSleep)
 }
 
-// retryAfter returns the pause after a number of consecutive misses: 5 ms,
-// doubling up to 160 ms. A random factor in [½, 1½) keeps lanes and processes out
-// of step. An open breaker makes the pause longer.
+// retryAfter returns the pause after a number of consecutive misses: 5 ms, doubling up to 160 ms. A random factor in
+// [½, 1½) keeps lanes and processes out of step. An open breaker makes the pause longer.
 func retryAfter(misses int) time.Duration {
 	pause := 5 * time.Millisecond << min(misses-1, 5)
 	return pause/2 + rand.N(pause)

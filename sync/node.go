@@ -7,25 +7,22 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// Item is a source of ops for Redis. The engine calls Freeze, Settle, Uncertain and Drop
-// one at a time and without a lock: from a lane's goroutine, from that of a caller of
-// Exchange, or Drop from Close. They may call Enqueue. They must not call Close, which
-// waits for these goroutines.
+// Item is a source of ops for Redis. The engine calls Freeze, Settle, Uncertain and Drop one at a time and without a
+// lock: from a lane's goroutine, from that of a caller of Exchange, or Drop from Close. They may call Enqueue. They
+// must not call Close, which waits for these goroutines.
 type Item interface {
-	// Node returns the item's place in the queue: always the same one. It may be
-	// called under the lane's lock.
+	// Node returns the item's place in the queue: always the same one. It may be called under the lane's lock.
 	Node() *Node
-	// Freeze returns the op to send, or false if there is nothing to send. After
-	// true, Freeze is not called again before Settle or Drop.
+	// Freeze returns the op to send, or false if there is nothing to send. After true, Freeze is not called again
+	// before Settle or Drop.
 	Freeze(now time.Time) (wire.Op, bool)
 	// Settle is called with the answer to the frozen op.
 	Settle(Answer)
-	// Uncertain is called when a message with the frozen op had no envelope and no
-	// answer. Redis may have granted the units that the op asks for, and no caller
-	// gets them. The op is then sent with an envelope.
+	// Uncertain is called when a message with the frozen op had no envelope and no answer. Redis may have granted the
+	// units that the op asks for, and no caller gets them. The op is then sent with an envelope.
 	Uncertain(wire.Op)
-	// Drop is called when the frozen op was given up: Redis refused it for good,
-	// or the engine was closed before an answer came.
+	// Drop is called when the frozen op was given up: Redis refused it for good, or the engine was closed before an
+	// answer came.
 	Drop()
 }
 
@@ -37,9 +34,8 @@ type Answer struct {
 	Received time.Time // the answer came
 }
 
-// Node is an Item's place in its lane. It is part of the item, so that Enqueue
-// allocates no memory for it. The zero Node is ready for Engine.Enqueue. All
-// fields except Tag belong to the lane.
+// Node is an Item's place in its lane. It is part of the item, so that Enqueue allocates no memory for it. The zero
+// Node is ready for Engine.Enqueue. All fields except Tag belong to the lane.
 type Node struct {
 	due   int64 // ns after the engine was made
 	place int32 // index in the queue plus one; 0: not queued; gone: removed
@@ -47,16 +43,16 @@ type Node struct {
 	out    bool // a batch has the item, or is about to
 	wanted bool // the item is to be queued for due when it is back
 
-	// Tag is the item's tag. The item sets it before it is queued. It stands here
-	// because it fills padding and so costs no memory.
+	// Tag is the item's tag. The item sets it before it is queued. It stands here because it fills padding and so costs
+	// no memory.
 	Tag uint16
 }
 
 // gone is the place of a removed item. It is never queued again.
 const gone = -1
 
-// urgent is subtracted from the due time of immediate items, so that they sort
-// first. All other due times are at least 0.
+// urgent is subtracted from the due time of immediate items, so that they sort first. All other due times are at least
+// 0.
 const urgent = 1 << 62
 
 // queue is a heap of items by due time.
@@ -76,8 +72,8 @@ func (q *queue) Push(x any) {
 	it.Node().place = int32(len(*q))
 }
 
-// Pop implements heap.Interface. It gives back the memory of a queue that was much longer: a process with a million keys
-// may have queued them all at once.
+// Pop implements heap.Interface. It gives back the memory of a queue that was much longer: a process with a million
+// keys may have queued them all at once.
 func (q *queue) Pop() any {
 	old := *q
 	n := len(old) - 1
@@ -94,8 +90,7 @@ func (q *queue) Pop() any {
 // leastShrunk is the shortest queue whose memory is given back.
 const leastShrunk = 1024
 
-// put queues an item for due. A queued item moves only to an earlier time. The
-// item must not have been removed.
+// put queues an item for due. A queued item moves only to an earlier time. The item must not have been removed.
 func (q *queue) put(it Item, due int64) {
 	switch n := it.Node(); {
 	case n.out:
@@ -143,7 +138,6 @@ func (q *queue) remove(it Item) {
 	n.place = gone
 }
 
-// clear empties the queue.
 func (q *queue) clear() {
 	for _, it := range *q {
 		it.Node().place = 0

@@ -1,8 +1,8 @@
 package account
 
-// Account is the protocol state of one key in one process. The zero Account knows and holds nothing. It has no pointers and no
-// slices, so it can be copied and compared: AllowAll tries a call on a copy, and Inspect explains a call on a copy. The waiting
-// calls of the key are kept beside it, in Waiters.
+// Account is the protocol state of one key in one process. The zero Account knows and holds nothing. It has no pointers
+// and no slices, so it can be copied and compared: AllowAll tries a call on a copy, and Inspect explains a call on a
+// copy. The waiting calls of the key are kept beside it, in Waiters.
 type Account struct {
 	leases     [2]lease // held units; the second is the spare
 	ahead      ahead    // units of the next window
@@ -17,7 +17,7 @@ type Account struct {
 	frozen     bool     // a sync is in flight
 	asked      bool     // the sync in flight carries waiting calls: until its answer no credit is spent
 	leasing    bool     // the sync in flight may bring leased units
-	lone       bool     // the sync in flight only asks: see lone.go
+	lone       bool     // the sync in flight only asks: see mayAskAlone
 	leaving    bool     // the next sync returns all leased units: see Return
 	used       bool     // the key was used under another limit, and the view that showed it is void
 	resync     bool     // the next sync is sent even if nothing is owed: Redis may have lost the key
@@ -32,7 +32,7 @@ type Account struct {
 	aside      int64   // units granted to direct calls since the sync in flight was sent
 	local      outage
 	spentAt    int64 // ns; no leased unit was spent after it; 0: nothing is held, and Redis knows all that is spent
-	lookBy     int64 // ns; the time of the next look at the leases: see giveback.go and idle.go
+	lookBy     int64 // ns; the time of the next look at the leases: see giveback.go
 	paced      paced
 	budget     Budget
 }
@@ -40,7 +40,7 @@ type Account struct {
 // Held returns the units in hand, which calls can spend. Leases that have ended count until the next Begin.
 func (a *Account) Held() int64 { return a.leases[0].units + a.leases[1].units }
 
-// Leased returns the leased units that are neither spent nor lost: the units in hand, and those on their way back to Redis.
+// Leased returns the leased units that are neither spent nor lost: those in hand, and those on their way back to Redis.
 func (a *Account) Leased() int64 { return a.Held() + a.ahead.units + a.booked.over + a.booked.back }
 
 // owed returns the units admitted that Redis has not acknowledged.
@@ -60,14 +60,66 @@ func (a *Account) backHere(c *Conditions) int64 {
 	return units
 }
 
-// Owed returns the units admitted that Redis has not acknowledged, with those of the fallback, less the units given back.
+// Owed returns the admitted units that Redis has not acknowledged, also of the fallback, less those given back.
 func (a *Account) Owed() int64 { return a.owed() + a.local.admitted - a.back() }
+
+// OwedLately returns the units owed less the units given back, without the fallback's units. A denial depends on them,
+// and the view does not show them.
+func (a *Account) OwedLately() int64 { return a.owed() - a.back() }
 
 // Open returns the units that Redis must still be told of: the units admitted plus the units given back.
 func (a *Account) Open() int64 { return a.owed() + a.local.admitted + a.back() }
 
+// FallbackOwed returns the units that the fallback has admitted and that are not settled.
+func (a *Account) FallbackOwed() int64 { return a.local.admitted }
+
+// returnable returns the held units that Redis takes back: of a bucket, those in its ledger, and of a window all.
+func (a *Account) returnable() (units int64) {
+	for _, l := range a.leases {
+		if l.booked || l.window != 0 {
+			units += l.units
+		}
+	}
+	return units
+}
+
+// renewable returns the held units that the ledger holds, and their end.
+func (a *Account) renewable() (units, end int64) {
+	for _, l := range a.leases {
+		if l.booked && l.units > 0 {
+			units, end = units+l.units, l.end
+		}
+	}
+	return units, end
+}
+
+// MustReturn returns the leased units that are lost with the account unless Redis takes them back first.
+func (a *Account) MustReturn() int64 {
+	return a.returnable() + a.ahead.units + a.booked.over + a.booked.back
+}
+
+// untoldInLedger returns the units that are spent and that Redis's ledger still holds.
+func (a *Account) untoldInLedger() int64 {
+	held, _ := a.renewable()
+	return max(0, a.booked.had-a.booked.over-a.booked.back-held)
+}
+
+// LeaseEnds returns the time (ns) at which the first lease ends; 0: there is none.
+func (a *Account) LeaseEnds() (end int64) {
+	for _, l := range a.leases {
+		if l.units > 0 && (end == 0 || l.end < end) {
+			end = l.end
+		}
+	}
+	return end
+}
+
 // OnItsWay reports whether a sync of the key is in flight.
 func (a *Account) OnItsWay() bool { return a.frozen }
+
+// MayHold reports whether units are in hand, or on their way to it. If Redis refused a direct call, these units may be
+// the missing ones: a sync of another call can lease them between DirectBegin and the direct call.
+func (a *Account) MayHold() bool { return a.leasing || a.Held() > 0 }
 
 // Idle reports whether forgetting the account loses nothing but unspent leases.
 func (a *Account) Idle() bool {
@@ -80,58 +132,10 @@ func (a *Account) Forgettable(broken bool) bool {
 	return a.Idle() && (broken || a.MustReturn() == 0)
 }
 
-// Return makes the next sync return all leased units, because the key is to be forgotten, or its limit has
-// changed.
+// Return makes the next sync return all leased units, because the key is to be forgotten, or its limit has changed.
 func (a *Account) Return() { a.leaving = a.returnable()+a.ahead.units > 0 }
 
-// MayGo reports whether the key can be forgotten now without loss. It works on a copy. left is as for Begin.
-func (a Account) MayGo(c *Conditions, left, now int64) bool {
-	a.Begin(left, now)
-	if c.Broken {
-		a.Forgive(c.Fallback, now)
-	}
-	return a.Forgettable(c.Broken)
-}
-
-// Forget gives up the held units, the owed units and the view. A sync in flight is answered as usual.
-func (a *Account) Forget() Books {
-	b := Books{Expired: a.Held() + a.ahead.units + a.booked.over, Dropped: a.pending + a.local.admitted - a.refunds.units()}
-	a.leases, a.booked, a.view, a.refusal = [2]lease{}, booking{back: a.booked.back}, view{}, Refusal{}
-	a.pending, a.window, a.refunds, a.local, a.ahead = 0, 0, refunds{}, outage{}, ahead{}
-	return b
-}
-
-// Remaining estimates the units that the fleet has left: the level of the last view, plus the held units, less the owed units.
-// Of a class it is the level above the floor. A negative value is debt, or the part of the floor that is used.
-func (a *Account) Remaining(c *Conditions, now int64) int64 {
-	burst := c.Limit.BurstSize() - c.Floor
-	left := burst
-	switch {
-	case a.ranOut(now):
-		left = a.nextLevel(c, now)/c.Bucket.Unit + a.Held()
-	case a.fresh(now):
-		level := a.level(c, now)
-		if c.windowed() {
-			level = min(a.reach(c, now))
-		}
-		if left = level / c.Bucket.Unit; left*c.Bucket.Unit > level { // the division rounded a debt up
-			left--
-		}
-		left += a.Held()
-	}
-	left -= a.Owed() + a.back() - a.backHere(c)
-	return max(-burst-2*c.Floor, min(left, burst)) // a burst of debt is below the floor
-}
-
-// Barred returns the part of Remaining that calls of this process cannot have before its next poll: all but the held units.
-func (a *Account) Barred(c *Conditions, now int64) int64 {
-	if c.Broken || now >= a.nextPollFor(c, 1) {
-		return 0
-	}
-	return max(0, a.Remaining(c, now)-a.Held())
-}
-
-// WindowEnds returns the earliest time (ns) at which the window of the last view may be over; 0: not known, or no window.
+// WindowEnds returns the earliest time (ns) at which the window of the view may be over; 0: not known, or no window.
 func (a *Account) WindowEnds() int64 { return a.view.ends }
 
 // Unstick makes no answer of Redis due, unless a sync is in flight. Call it when Redis is not asked any more.
@@ -148,3 +152,54 @@ func (a *Account) StuckFor(now int64) int64 {
 	}
 	return now - a.stuckAt
 }
+
+// slotted reports whether the held units are slots. The fast path cannot spend slots, because each call must be told
+// the time at which it is served.
+func (a *Account) slotted() bool { return a.leases[0].units > 0 && a.leases[0].each > 0 }
+
+// Slots reports whether the held units are slots. next is the time (ns) at which the next one is served.
+func (a *Account) Slots() (next int64, ok bool) { return a.leases[0].next, a.slotted() }
+
+// AtOnce returns the number of units, up to n, that one call can take from the held units. In a queue, the units of one
+// call are served one after the other, so they come from one block.
+func (a *Account) AtOnce(n int64) int64 {
+	if !a.slotted() {
+		return min(n, a.Held())
+	}
+	if l := a.leases[0].units; l < n {
+		return min(n, max(l, a.leases[1].units))
+	}
+	return n
+}
+
+// Refusal returns the last refusal. It may be over.
+func (a *Account) Refusal() Refusal { return a.refusal }
+
+// NoteLeft notes that left units were left, and that the key is unused again at reset (ns). A refusal still holds.
+func (a *Account) NoteLeft(left, reset int64) {
+	if a.refusal.N == 0 {
+		a.refusal.N = noRefusal
+	}
+	a.refusal.Left, a.refusal.Reset = left, reset
+}
+
+// NoteRefusal notes a refusal, unless a refusal of fewer units still holds.
+func (a *Account) NoteRefusal(r Refusal, now int64) {
+	if was := a.refusal; r.N <= was.N || !was.Holds(was.N, now) {
+		a.refusal = r
+	}
+}
+
+// NoteAbove notes the units that were left when a call asked for more than the burst. It does nothing if there is a
+// view or a refusal that holds, because these say more.
+func (a *Account) NoteAbove(r Refusal, now int64) {
+	if !a.view.known() && !a.refusal.Holds(a.refusal.N, now) {
+		a.refusal = r
+	}
+}
+
+// Accept forgets the refusal, because units came back that it does not include.
+func (a *Account) Accept() { a.refusal = Refusal{} }
+
+// KeepDemand takes over the demand of a copy on which a call was tried.
+func (a *Account) KeepDemand(trial *Account) { a.demand = trial.demand }

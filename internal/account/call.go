@@ -2,8 +2,8 @@ package account
 
 import "github.com/hybridlimit/hybridlimit"
 
-// Call decides a call for n units. Only Call and judge define the order of a decision: AllowAll tries Call on a copy, and
-// Inspect explains Call on a copy.
+// Call decides a call for n units. Only Call and judge define the order of a decision: AllowAll tries Call on a copy,
+// and Inspect explains Call on a copy.
 //
 // If the action is Ask, the caller waits for Redis: the shell adds the call to the Waiters.
 func (a *Account) Call(c *Conditions, n, now int64) Verdict {
@@ -30,7 +30,7 @@ func (a *Account) Call(c *Conditions, n, now int64) Verdict {
 	return v
 }
 
-// Again decides a call that Call has already counted in the demand. Unlike Call, it always lets the call wait for Redis.
+// Again decides a call that Call has counted in the demand. Unlike Call, it lets the call wait for Redis.
 func (a *Account) Again(c *Conditions, n, now int64) Verdict {
 	if c.Broken {
 		return a.locally(c, n, now, RedisAway)
@@ -62,7 +62,6 @@ func (a *Account) judge(c *Conditions, n, now int64) Verdict {
 	return Verdict{Action: Ask, Reason: WaitsForRedis, Asks: why, Sync: SyncNow}
 }
 
-// fromLease admits a call for n held units.
 func (a *Account) fromLease(c *Conditions, n, now int64) Verdict {
 	v := a.hand(n, now)
 	if a.worthLease(c, now) {
@@ -71,7 +70,6 @@ func (a *Account) fromLease(c *Conditions, n, now int64) Verdict {
 	return v
 }
 
-// onCredit admits a call for n units on credit.
 func (a *Account) onCredit(c *Conditions, n, now int64) Verdict {
 	v := Verdict{Action: Admit, Source: hybridlimit.SourceCredit, Reason: OnCredit, Sync: SyncLazily}
 	if !a.view.known() {
@@ -93,8 +91,8 @@ func (a *Account) TimedOut(c *Conditions, n, now int64) Verdict {
 	return a.without(c, n, now, WaitTimeout)
 }
 
-// without decides a call that Redis did not answer in time. While the breaker is closed, ModeStrict denies, because the answer
-// of Redis counts.
+// without decides a call that Redis did not answer in time. While the breaker is closed, ModeStrict denies, because the
+// answer of Redis counts.
 func (a *Account) without(c *Conditions, n, now int64, why Reason) Verdict {
 	if c.Mode == ModeStrict && !c.Broken {
 		return Verdict{
@@ -104,8 +102,9 @@ func (a *Account) without(c *Conditions, n, now int64, why Reason) Verdict {
 	return a.locally(c, n, now, why)
 }
 
-// AtMost takes up to n units without asking Redis: held units, or else units on credit. If it takes none, took is 0. The action
-// is then Ask if Redis may be asked for a part of n at once: for a queue, when Redis need not be told of any units before.
+// AtMost takes up to n units without asking Redis: held units, or else units on credit. If it takes none, took is 0.
+// The action is then Ask if Redis may be asked for a part of n at once: for a queue, when Redis need not hear of units
+// before.
 func (a *Account) AtMost(c *Conditions, n, now int64) (took int64, v Verdict) {
 	if took = a.AtOnce(n); took > 0 {
 		a.demand.note(took, now)
@@ -127,8 +126,8 @@ func (a *Account) AtMost(c *Conditions, n, now int64) (took int64, v Verdict) {
 // MaxCharge is the largest number of charged units in one sync. It leaves room for other owed units: Lua counts to 2⁵³.
 const MaxCharge = 1 << 52
 
-// Charge books n units that were used without asking: first as held units, then as owed. It returns the number of units that
-// count. Units above MaxCharge would change nothing, because no debt is larger than the burst.
+// Charge books n units that were used without asking: first as held units, then as owed. It returns the number of units
+// that count. Units above MaxCharge would change nothing, because no debt is larger than the burst.
 func (a *Account) Charge(c *Conditions, n, now int64) (v Verdict, counted int64) {
 	a.demand.note(min(n, MaxCharge), now)
 	paid := min(a.Held(), n)
@@ -167,4 +166,44 @@ func (a *Account) Peek(c *Conditions, now int64) (f Forecast) {
 		}
 	}
 	return f
+}
+
+// A direct call is one message for one call, outside the sync path. ModeExact, logs and reservations use them.
+
+// DirectBegin decides a call for n units if that does not need Redis. Otherwise it notes that a direct call will ask
+// Redis for them, and decided is false. See MustSettle for what Redis must be told before that call.
+func (a *Account) DirectBegin(c *Conditions, n, now int64) (v Verdict, decided bool) {
+	switch {
+	case a.AtOnce(n) >= n:
+		a.demand.note(n, now)
+		return a.hand(n, now), true
+	case c.Broken:
+		return a.locally(c, n, now, RedisAway), true
+	case a.CreditLeft(c, now) >= n:
+		a.demand.note(n, now)
+		v = a.onCredit(c, n, now)
+		v.Sync = SyncLazily
+		return v, true
+	}
+	a.asking += n
+	return Verdict{}, false
+}
+
+// MustSettle reports whether Redis must still be told of units of the key, or get leased units back. twice reports
+// whether that takes two answers, because a sync without some of these units is in flight. Leased units go back before
+// a booking: otherwise they could be used at its time, beside a whole burst that is booked. Redis may also lack them
+// for the booking.
+func (a *Account) MustSettle() (must, twice bool) {
+	must = a.leasing || a.owed()+a.back()+a.MustReturn()-a.ahead.units > 0
+	return must, a.leasing || a.frozen && a.pending+a.refunds.units()+a.returnable() > 0
+}
+
+// DirectEnd books the end of a direct call for n units. The granted units are subtracted from the view, which is older
+// than the call. The answer to a sync in flight may also be older.
+func (a *Account) DirectEnd(c *Conditions, n, granted int64) {
+	a.asking -= n
+	a.view.level -= granted * c.Bucket.Unit
+	if a.frozen {
+		a.aside += granted
+	}
 }

@@ -55,10 +55,59 @@ type Conditions struct {
 	Broken   bool              // Redis must not be asked: the breaker is not closed, or a switch forbids it
 }
 
-// windowed reports whether the limit counts in windows.
 func (c *Conditions) windowed() bool { return c.Window.Period > 0 }
 
 // hasLeases reports whether the mode has leases and there are calls to use them.
 func (c *Conditions) hasLeases() bool {
 	return (c.Mode == ModeAuto || c.Mode == ModeStrict) && !c.Closing
 }
+
+// lead returns the ns that an urgent sync may take: four round trips, because it waits for a batch in flight and Redis
+// may be busy, and two ticks, because the process may be late.
+func (c *Conditions) lead() int64 { return 4*c.RTT + 2*c.Tick }
+
+// idleAfter returns the time (ns) without a use of the leases after which the process returns them. It is T, but at
+// most a quarter of the life of a lease. A unit that is on its way back cannot be spent while Redis hangs, so units in
+// use stay.
+func (c *Conditions) idleAfter() int64 { return min(c.Interval, algo.MaxLease*1000/4) }
+
+// lookEarly returns the time (ns) before the end of a lease at which the process looks whether it has use for it.
+func (c *Conditions) lookEarly() int64 { return c.idleAfter() + 2*c.RTT + 2*c.Tick }
+
+// worthTelling returns the number of spent units in the ledger that are worth a message of an idle process: of a fleet
+// in which each process has so many, a fiftieth of the bucket.
+func (c *Conditions) worthTelling() int64 { return max(1, c.Limit.BurstSize()/(50*max(1, c.N))) }
+
+// idleSpends is the number of units that an idle process would have spent by its demand, had its calls not stopped. If
+// calls come at random times, one pause in 50 is that long, and costs a message.
+const idleSpends = 4
+
+// idleFor returns the time (ns) without a use after which a process with this demand is idle.
+func (c *Conditions) idleFor(demand float64) int64 {
+	return max(c.idleAfter(), int64(min(idleSpends*1e9/max(demand, 1e-3), float64(MaxView))))
+}
+
+// paceWindow is the longest period (ns) of a window in which a process looks at its pace. In each, it looks windowLooks
+// times, but not less often than once in looksMost (ns).
+const (
+	paceWindow  = 3 * algo.WindowLease * 1000
+	windowLooks = 16
+	looksMost   = int64(300e6)
+)
+
+// wantedFrom is the shortest period (ns) of a window in which a refused process tells the others: they hear it within
+// two seconds. In relookWindow (ns) after the refusal, the units that were idle are back.
+const (
+	wantedFrom   = int64(4e9)
+	relookWindow = int64(1800e6)
+)
+
+// looksAtPace reports whether the process looks at its pace in a window. In a sliding one it returns units with its ask
+// for the next one: see spareHere.
+func (c *Conditions) looksAtPace() bool {
+	return c.windowed() && !c.Window.Sliding && c.Window.Period*1000 <= paceWindow
+}
+
+// idleWindow is idleAfter for a long window whose units are not wanted. A process that uses the key now and then would
+// need two syncs for each use if its units went back within seconds.
+func (c *Conditions) idleWindow() int64 { return max(c.idleAfter(), c.Window.Period*1000/2) }

@@ -2,8 +2,8 @@ package account
 
 import "math"
 
-// credit returns the number of units that may be spent on credit now (rule 1 of docs/protocol.md). If it is 0, why is the
-// reason.
+// credit returns the number of units that may be spent on credit now (rule 1 of docs/protocol.md). If it is 0, why is
+// the reason.
 func (a *Account) credit(c *Conditions, now int64) (units int64, why Reason) {
 	switch {
 	case a.asked:
@@ -41,16 +41,17 @@ func (a *Account) CreditLeft(c *Conditions, now int64) int64 {
 	return units
 }
 
-// MayBeFull reports whether a key without a view may be taken for full: any use of the key that this process has forgotten has
-// been refilled by now. The process may have left the key in debt, down to -Burst. From there, a bucket needs twice its time to
-// full. All arguments are in ns: full is the time from empty to full, began is the time at which the limiter was made or its
-// limit was replaced, and evicted is the time at which the limiter last forgot a key (negative: never).
+// MayBeFull reports whether a key without a view may be taken for full: any use of the key that this process has
+// forgotten has been refilled by now. The process may have left the key in debt, down to -Burst. From there, a bucket
+// needs twice its time to full. All arguments are in ns: full is the time from empty to full, began is the time at
+// which the limiter was made or its limit was replaced, and evicted is the time at which the limiter last forgot a key
+// (negative: never).
 func MayBeFull(full, began, evicted, now int64) bool {
 	return now-began >= 2*full && (evicted < 0 || now-evicted >= 2*full)
 }
 
-// owe notes units that Redis must still count, and the window in which they were used; 0: that in which the sync arrives.
-// Units of several windows count in the one in which they arrive too.
+// owe notes units that Redis must still count, and the window in which they were used; 0: that in which the sync
+// arrives. Units of several windows count in the one in which they arrive too.
 func (a *Account) owe(units, window int64) {
 	if units == 0 {
 		return
@@ -63,10 +64,44 @@ func (a *Account) owe(units, window int64) {
 	a.pending += units
 }
 
-// flushAt returns the number of pending units that makes a sync urgent: K, or so many that the credit left may be spent before
-// the answer to a sync is there. It is at least half of C. An adaptive K is at least the demand of the key in T, so that a busy
-// key syncs once per T and not more often. While another call is not likely in that time, all of C may be owed: such a call waits
-// for a round trip, and its op pays. Only a call that never waits needs a unit that is left.
+// Refund gives back n units. It first takes them off the pending units, if these may be the same ones. The rest waits
+// for the next syncs. soon is the urgency of these syncs.
+func (a *Account) Refund(c *Conditions, n int64, taken Taken, soon Sync) (Sync, Books) {
+	left := n
+	if a.mayBeUnsent(taken) && (!c.windowed() || taken.At == 0 || a.window == 0 || a.window == taken.At) {
+		left -= min(n, a.pending)
+		a.pending -= n - left
+	}
+	b := Books{Returned: n}
+	if left > 0 {
+		b.Refunded = a.refunds.add(left, taken.At, c.windowed())
+	}
+	if a.refunds.units() == 0 {
+		return SyncNot, b
+	}
+	return soon, b
+}
+
+// mayBeUnsent reports whether the units may be ones that Redis has not been told of. For the units of a reservation,
+// that holds until the next sync is sent. For the units of a call, it makes no difference which units of the key are
+// given back.
+func (a *Account) mayBeUnsent(taken Taken) bool {
+	switch {
+	case taken.Direct:
+		return false
+	case taken.Ns == 0:
+		return true
+	}
+	return !a.frozen && (!a.view.known() || a.view.sent <= taken.Ns)
+}
+
+// unlikely is the number of calls up to which the next one is not expected.
+const unlikely = 1.0 / 8
+
+// flushAt returns the number of pending units that makes a sync urgent: K, or so many that the credit left may be spent
+// before the answer to a sync is there. It is at least half of C. An adaptive K is at least the demand of the key in T,
+// so that a busy key syncs once per T and not more often. While another call is not likely in that time, all of C may
+// be owed: such a call waits for a round trip, and its op pays. Only a call that never waits needs a unit that is left.
 func (a *Account) flushAt(c *Conditions, now int64) int64 {
 	demand := a.demand.perSecond(now) / 1e9
 	k := c.Every
@@ -80,10 +115,3 @@ func (a *Account) flushAt(c *Conditions, now int64) int64 {
 	}
 	return max(1, min(k, max(c.Credit/2, a.pending+a.CreditLeft(c, now)-reserve+1)))
 }
-
-// unlikely is the number of calls up to which the next one is not expected.
-const unlikely = 1.0 / 8
-
-// lead returns the ns that an urgent sync may take: four round trips, because it waits for a batch in flight and Redis may be
-// busy, and two ticks, because the process may be late.
-func (c *Conditions) lead() int64 { return 4*c.RTT + 2*c.Tick }

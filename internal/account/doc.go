@@ -1,9 +1,9 @@
-// Package account is the protocol of one key in one process. It has the units that the process holds of the key, the units that
-// it admitted before Redis was told, the last answer of Redis, and the order in which these decide a call.
+// Package account is the protocol of one key in one process. It has the units that the process holds of the key, the
+// units that it admitted before Redis was told, the last answer of Redis, and the order in which these decide a call.
 //
-// The package is pure. Time is an argument, in ns of a monotonic clock. Redis's time is opaque. The package has no clock, lock,
-// atomic operation, goroutine, log or network; internal/test/house checks that. Package hybrid is the shell: it keeps one Account
-// per key behind a lock, and calls one method per event:
+// The package is pure. Time is an argument, in ns of a monotonic clock. Redis's time is opaque. The package has no
+// clock, lock, atomic operation, goroutine, log or network; internal/test/house checks that. Package hybrid is the
+// shell: it keeps one Account per key behind a lock, and calls one method per event:
 //
 //	Begin                    before each event: takes back the budget of the fast path, drops ended leases
 //	Call, Again, AtMost      a decision

@@ -1,60 +1,12 @@
 package account
 
 import (
-	"math"
-
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
-// This file has the decisions without Redis. The share of the key decides; the account counts what it admits, because Redis must
-// be told of it.
-
-// Fallback is the key's share of the limit without Redis.
-type Fallback struct {
-	fallback.Size
-	Window int64          // ns, of a window; 0: the limit is no window
-	Share  fallback.Share // of the key; the classes of a limiter have it together
-}
-
-// outage is what an account knows of a period without Redis.
-type outage struct {
-	began    bool  // the share was lowered to the level of the view
-	admitted int64 // units admitted and not yet owed
-	past     int64 // of a window: the part of admitted from earlier windows
-	ends     int64 // of a window: ns; the end of the window of the other units
-}
-
-// note counts n admitted units.
-func (o *outage) note(f *Fallback, n, now int64) {
-	if f.Window > 0 && now >= o.ends {
-		o.past = o.admitted
-		if o.ends = f.Ends; o.ends <= now {
-			o.ends = now + f.Window // the latest possible end
-		}
-	}
-	o.admitted += n
-}
-
-// settle ends a period of fallback and returns the owed units. They are the smaller of two numbers: the units that were
-// admitted, and the units that the share lacks now. Units that have been refilled since are forgiven: Redis would also have
-// refilled them. In a window, no unit comes back before the end of the window, and then all units are forgiven. So the units
-// admitted in the current window are owed. Classes have one share, so each may owe what it lacks: together at most the units
-// that they admitted.
-func (o *outage) settle(f *Fallback, now int64) int64 {
-	if o.admitted == 0 {
-		return 0
-	}
-	owed := int64(0)
-	if f.Window == 0 {
-		lacks := int64(math.Ceil(float64(f.Burst) - f.Share.Left(f.Size, now) - 1e-6))
-		owed = min(o.admitted, max(lacks, 0))
-	} else if now < o.ends {
-		owed = max(0, o.admitted-o.past) // a lease may have paid for some
-	}
-	o.admitted, o.past = 0, 0
-	return owed
-}
+// This file has the decisions without Redis. The share of the key decides; the account counts what it admits, because
+// Redis must be told of it.
 
 // locally decides a call without Redis: first from the held units, then from the share.
 func (a *Account) locally(c *Conditions, n, now int64, why Reason) Verdict {
@@ -87,8 +39,8 @@ func (a *Account) locally(c *Conditions, n, now int64, why Reason) Verdict {
 	return admit
 }
 
-// warm returns the level at which a period of fallback begins: this process's part of what the last answer of Redis left, if that
-// is still known. Otherwise the share is full.
+// warm returns the level at which a period of fallback begins: this process's part of what the last answer of Redis
+// left, if that is still known. Otherwise the share is full.
 func (a *Account) warm(c *Conditions, now int64) float64 {
 	most, left := float64(c.Fallback.Burst), 0.0
 	switch {
@@ -103,8 +55,17 @@ func (a *Account) warm(c *Conditions, now int64) float64 {
 	return max(0, min(most, left*most/float64(c.Limit.BurstSize())))
 }
 
-// StartFallback begins a period of fallback, unless one has begun: it lowers the share to the level of the view. A share that was
-// used in an earlier period, or by another class, may have less.
+// queued returns the ns by which the fallback delays the next call that it admits.
+func (a *Account) queued(c *Conditions, now int64) int64 {
+	f := &c.Fallback
+	if !c.Bucket.Queue || f.Policy == fallback.PolicyAllowAll || f.PerNs <= 0 {
+		return 0
+	}
+	return int64(max(0, float64(f.Burst)-f.Share.Left(f.Size, now)) / f.PerNs)
+}
+
+// StartFallback begins a period of fallback, unless one has begun: it lowers the share to the level of the view. A
+// share that was used in an earlier period, or by another class, may have less.
 func (a *Account) StartFallback(c *Conditions, now int64) {
 	if a.local.began || c.Fallback.Policy == fallback.PolicyDenyAll {
 		return
@@ -134,12 +95,9 @@ func (a *Account) forecast(c *Conditions, now int64) (admits bool, until int64) 
 	return false, max(f.Share.Wait(f.Size, 1, now), c.Tick)
 }
 
-// FallbackOwed returns the units that the fallback has admitted and that are not settled.
-func (a *Account) FallbackOwed() int64 { return a.local.admitted }
-
-// Forgive ends a period of fallback that leaves no debt, before Redis is back, and returns the forgiven units. Without it, a
-// key for which the fallback has admitted a call could not be forgotten while Redis is away. A memory full of such keys would
-// have no room for another key.
+// Forgive ends a period of fallback that leaves no debt, before Redis is back, and returns the forgiven units. Without
+// it, a key for which the fallback has admitted a call could not be forgotten while Redis is away. A memory full of
+// such keys would have no room for another key.
 func (a *Account) Forgive(f Fallback, now int64) (forgiven int64) {
 	o := a.local
 	if o.settle(&f, now) > 0 {

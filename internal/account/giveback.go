@@ -6,40 +6,17 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// This file has the return of leased units that the process does not spend. A bucket takes units back that its ledger holds, a
-// window all that it has counted (rules 24 to 30 of docs/protocol.md). Slots of a queue are not returned: their time passes.
-
-// idleAfter returns the time (ns) without a use of the leases after which the process returns them. It is T, but at most a
-// quarter of the life of a lease. A unit that is on its way back cannot be spent while Redis hangs, so units in use stay.
-func (c *Conditions) idleAfter() int64 { return min(c.Interval, algo.MaxLease*1000/4) }
-
-// returnable returns the held units that Redis takes back: of a bucket, those in its ledger, and of a window all.
-func (a *Account) returnable() (units int64) {
-	for _, l := range a.leases {
-		if l.booked || l.window != 0 {
-			units += l.units
-		}
-	}
-	return units
-}
-
-// disown makes the held units no longer returnable, because the limit that Redis counted them in is no longer the key's. They
-// keep their end. It returns the units that are lost.
-func (a *Account) disown() (lost int64) {
-	lost, a.booked.over, a.ahead = a.booked.over+a.ahead.units, 0, ahead{}
-	if !a.frozen {
-		a.booked = booking{}
-	}
-	for i := range a.leases {
-		a.leases[i].booked, a.leases[i].window = false, 0
-	}
-	return lost
-}
-
-// MustReturn returns the leased units that are lost with the account unless Redis takes them back first.
-func (a *Account) MustReturn() int64 {
-	return a.returnable() + a.ahead.units + a.booked.over + a.booked.back
-}
+// This file has the return of leased units that the process does not spend. A bucket takes units back that its ledger
+// holds, a window all that it has counted (rules 24 to 30 of docs/protocol.md). Slots of a queue are not returned:
+// their time passes.
+//
+// Looks at the leases of a bucket also tell Redis early which units are spent. The ledger keeps the bucket from filling
+// up until it knows that, so a pause of the callers would cost units.
+//
+// A lease of a window lives until its window ends, so units that the process will not spend would be refused to others
+// for all that time. A lease is for algo.WindowLease at most, so in a window that is not much longer it is a large part
+// of the process's share: the process looks at its pace. In a longer one it waits for the refusal of another process:
+// see Want.
 
 // watch sets the time of the next decision on the returnable units, after an answer with a lease of leased units.
 func (a *Account) watch(c *Conditions, leased, now int64) {
@@ -62,11 +39,8 @@ func (a *Account) watch(c *Conditions, leased, now int64) {
 	}
 }
 
-// lookEarly returns the time (ns) before the end of a lease at which the process looks whether it has use for it.
-func (c *Conditions) lookEarly() int64 { return c.idleAfter() + 2*c.RTT + 2*c.Tick }
-
-// LookAt returns the time (ns) at which Send must be called, even if no event asks for it: units may have to go back to Redis,
-// or a lease of the next window is due. 0: at no time.
+// LookAt returns the time (ns) at which Send must be called, even if no event asks for it: units may have to go back to
+// Redis, or a lease of the next window is due. 0: at no time.
 func (a *Account) LookAt(c *Conditions, now int64) int64 {
 	at, next := a.returnAt(c, now), a.aheadAt(c, now)
 	if begin := a.ahead.begin; a.ahead.units > 0 && !a.frozen && c.looksAtPace() && (next == 0 || begin < next) {
@@ -130,30 +104,108 @@ func (a *Account) surplus(c *Conditions, wanting bool, now int64) (units int64, 
 	return units - min(units, int64(math.Ceil(demand))), due
 }
 
-// giveBack takes units out of the hand. It returns the units that the op returns, with those whose life is over, and the number
-// of their window; 0: they are in the ledger. leaving: the key is left, so if nothing else goes back, the units of the next
-// window do.
-func (a *Account) giveBack(units int64, leaving bool) (back, window int64) {
-	back, a.booked.over = a.booked.over, 0
-	if leaving && units == 0 && a.ahead.units > 0 {
-		back, window, a.ahead = a.ahead.units, a.askedAhead, ahead{}
-	}
-	for i := range a.leases {
-		l := &a.leases[i]
-		n := min(units, l.units)
-		if l.booked || l.window != 0 && n > 0 { // all are of one kind, and of one window: others have ended
-			back, window = back+n, l.window
-			l.units, units = l.units-n, units-n
-		}
-	}
-	a.close()
-	return back, window
+// lookSoonest is the shortest time (ns) between two looks that find nothing to tell.
+const lookSoonest = int64(5e6)
+
+// tellsSpent reports whether the process is idle, and should tell Redis that its leases are spent: otherwise the bucket
+// stops filling up.
+func (a *Account) tellsSpent(c *Conditions, now int64) bool {
+	quiet := now - a.spentAt
+	return !c.windowed() && !a.frozen && a.lookBy > 0 && now >= a.lookBy && a.untoldInLedger() >= c.worthTelling() &&
+		quiet >= c.idleFor(a.demand.perSecond(now))
 }
 
-// takenBack returns the returned units that Redis took back, and those that it did not.
-func (a *Account) takenBack(ans Answer) (taken, late int64) {
-	if ans.Refused {
-		return 0, a.booked.back
+// looksEarly reports whether the next look is only for tellsSpent: the leases do not end soon, and the key stays.
+func (a *Account) looksEarly(c *Conditions, now int64) bool {
+	return !c.windowed() && !c.Closing && !a.leaving && now < a.LeaseEnds()-c.lookEarly()-c.idleAfter()
+}
+
+// onlyLooks reports whether a sync that has nothing to tell is due to a look that is only for tellsSpent, and not to a
+// call. It then takes no lease and returns none.
+func (a *Account) onlyLooks(c *Conditions, now int64) bool {
+	return a.spentAt > 0 && now-a.spentAt >= max(lookSoonest, 2*c.RTT) && (a.Held() == 0 || a.looksEarly(c, now))
+}
+
+// lookLater sets the next look after one of a bucket that found nothing to tell: after as much time as since the last
+// answer, so that a busy key is seldom looked at.
+func (a *Account) lookLater(c *Conditions, now int64) {
+	if c.windowed() || a.lookBy == 0 || now < a.lookBy {
+		return
 	}
-	return a.booked.back, 0
+	a.lookBy = now + max(c.idleAfter(), now-a.view.received, lookSoonest)
+	if now-a.spentAt >= c.idleAfter() { // it may be idle: its demand says for how long it must not have been used
+		a.lookBy = max(now+lookSoonest, min(a.lookBy, a.spentAt+c.idleFor(a.demand.perSecond(now))))
+	}
+	if end := a.LeaseEnds() - c.lookEarly(); end > now {
+		a.lookBy = min(a.lookBy, end)
+	}
+}
+
+// looksEvery returns the time (ns) between two looks at leases of a window.
+func (a *Account) looksEvery(c *Conditions) int64 {
+	switch {
+	case c.looksAtPace():
+		return max(c.idleAfter(), min(c.Window.Period*1000/windowLooks, looksMost))
+	case a.wanted:
+		return max(c.idleAfter(), looksMost)
+	}
+	return c.idleWindow()
+}
+
+// Wanting reports whether the other processes should hear that units of this key are wanted: the window is used up, and
+// they may hold some of its units. Call it after an answer.
+func (a *Account) Wanting(c *Conditions) bool {
+	return a.hopesHere(c) && c.hasLeases() && c.Window.Period*1000 >= wantedFrom
+}
+
+// Want notes that another process was refused units of the key.
+func (a *Account) Want(c *Conditions, now int64) {
+	if c.windowed() && a.Held() > 0 && !a.wanted {
+		a.wanted, a.lookBy = true, now
+	}
+}
+
+func (a *Account) surplusOfWindow(c *Conditions, units, now int64) int64 {
+	if a.lookBy == 0 || now < a.lookBy {
+		return 0
+	}
+	every, quiet, rest := a.looksEvery(c), now-a.spentAt, a.LeaseEnds()-now
+	a.lookBy = now + every
+	switch {
+	case !a.wanted && !c.looksAtPace():
+		return a.surplusUnwanted(c, units, quiet, now)
+	case rest <= every: // they end before others can use them
+		return 0
+	case a.wanted && quiet < every:
+		a.lookBy = a.spentAt + every
+		return 0
+	case a.wanted:
+		return units
+	case float64(quiet)*a.paced.pace >= idleUses:
+		return units
+	}
+	surplus := a.paced.surplus(units, min(rest, algo.WindowLease*1000), now)
+	if surplus > 0 {
+		a.paced = pacedFor(units-surplus, now, a.LeaseEnds())
+	}
+	return surplus
+}
+
+// surplusUnwanted is surplusOfWindow for a long window whose units are not wanted. Units that were not used for half of
+// the window go back if the window may run out: by the view, the part of its units that is left is less than the part
+// of its time.
+func (a *Account) surplusUnwanted(c *Conditions, units, quiet, now int64) int64 {
+	if quiet < c.idleWindow() {
+		a.lookBy = max(a.lookBy, a.spentAt+c.idleWindow())
+		return 0
+	}
+	if at := a.aheadAt(c, now); c.Window.Sliding && at > now {
+		a.lookBy = at // they go back with the ask for the next window
+		return 0
+	}
+	left := float64(a.view.level) / float64(c.Window.Cap)
+	if time := float64(a.view.ends-a.view.received) / 1000 / float64(c.Window.Period); left >= time {
+		return 0
+	}
+	return units
 }

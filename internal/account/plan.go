@@ -47,8 +47,8 @@ func NewPlan(l hybridlimit.Limit) *Plan {
 	return p
 }
 
-// Above returns the plan for a class of the limit. floor is the part of the burst that the class leaves to others. upper reports
-// whether the limiter has a class with a larger floor. A limit that counts nothing has no floors.
+// Above returns the plan for a class of the limit. floor is the part of the burst that the class leaves to others.
+// upper reports whether the limiter has a class with a larger floor. A limit that counts nothing has no floors.
 func (p *Plan) Above(floor float64, upper bool) *Plan {
 	of := *p
 	of.Upper = upper
@@ -75,14 +75,14 @@ func (p *Plan) InForce(now int64) int64 {
 // Each returns the ns in which a queue serves one unit.
 func (p *Plan) Each() int64 { return (p.Bucket.Unit*1000 + p.Bucket.Refill - 1) / p.Bucket.Refill }
 
-// Refilled returns the time until a bucket with left units is full, in whole µs, rounded up. It multiplies floats, because a
-// division of integers would be a fifth of the cost of a decision.
+// Refilled returns the time until a bucket with left units is full, in whole µs, rounded up. It multiplies floats,
+// because a division of integers would be a fifth of the cost of a decision.
 func (p *Plan) Refilled(left float64) time.Duration {
 	return time.Duration(int64((float64(p.Burst)-left)*p.PerUnit+(1-1e-6))) * time.Microsecond
 }
 
-// Credit returns C, the number of units that an account may admit before Redis is told, in a fleet of n accounts. every is K.
-// Rules 1 and 16 of docs/protocol.md use C.
+// Credit returns C, the number of units that an account may admit before Redis is told, in a fleet of n accounts. every
+// is K. Rules 1 and 16 of docs/protocol.md use C.
 func (p *Plan) Credit(mode Mode, overshoot float64, every, n int64) int64 {
 	others := max(n-1, 1)
 	switch {
@@ -95,9 +95,16 @@ func (p *Plan) Credit(mode Mode, overshoot float64, every, n int64) int64 {
 	return 0
 }
 
-// Fallback returns the size of the share of one of n processes. least is Config.FallbackFloor, in units. The burst of a key's own
-// limit may be below it. All classes of a limiter have one share, in which a class leaves its part of the floor. It leaves no part
-// of the last unit: otherwise small shares would admit nothing of the class.
+// Fallback is the key's share of the limit without Redis.
+type Fallback struct {
+	fallback.Size
+	Window int64          // ns, of a window; 0: the limit is no window
+	Share  fallback.Share // of the key; the classes of a limiter have it together
+}
+
+// Fallback returns the size of the share of one of n processes. least is Config.FallbackFloor, in units. The burst of a
+// key's own limit may be below it. All classes of a limiter have one share, in which a class leaves its part of the
+// floor. It leaves no part of the last unit: otherwise small shares would admit nothing of the class.
 func (p *Plan) Fallback(policy fallback.Policy, least, n int64) Fallback {
 	burst := p.Burst + p.Floor
 	f := Fallback{Window: p.Window.Period * 1000, Size: fallback.Size{
@@ -117,4 +124,20 @@ func (p *Plan) Fallback(policy fallback.Policy, least, n int64) Fallback {
 	}
 	f.Floor = max(0, min(f.Burst*p.Floor/max(burst, 1), f.Burst-1))
 	return f
+}
+
+// sameWindows reports whether Redis counts two limits in the same windows.
+func sameWindows(old, p *Plan) bool {
+	return old.Kind == p.Kind && old.Window.Period == p.Window.Period && p.Window.Period > 0 && !Static(old.Limit) && !Static(p.Limit)
+}
+
+// anotherCount reports whether Redis counts the units of two plans apart, so a view of one says nothing about the
+// other.
+func anotherCount(old, p *Plan) bool {
+	return old.Kind != p.Kind || p.Window.Period > 0 || Static(old.Limit) || Static(p.Limit)
+}
+
+// convert returns a level of Redis under another plan as a level above the floor of this plan.
+func (p *Plan) convert(level int64, from *Plan) int64 {
+	return p.Whole().Bucket.Convert(level, from.Whole().Bucket) - p.Low()
 }

@@ -3,26 +3,12 @@ package account
 import (
 	"slices"
 
-	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// This file has the sync of a key: the op that it sends to Redis, and the booking of the answer.
-
-// Answer is Redis's answer to an op, and its times.
-type Answer struct {
-	algo.Answer
-	RedisNow int64 // µs of Redis time
-	Sent     int64 // ns; the time at which the op was first sent
-	At       int64 // ns; the time at which Redis answered, estimated alike in all processes; only queues need it
-
-	carried int   // number of calls that still wait and that the op carried; they are the first in the list
-	each    int64 // of a queue: ns for one unit, under the limit that the op had
-}
-
-// Send returns the next op of the key. It carries the owed units, the refunds, the costs of waiting calls and the demand for a
-// lease. ok is false if there is nothing to send. Before Send, call Waiters.Front, Adapt to the plan that it returns, and
-// Begin. p is the key's plan.
+// Send returns the next op of the key. It carries the owed units, the refunds, the costs of waiting calls and the
+// demand for a lease. ok is false if there is nothing to send. Before Send, call Waiters.Front, Adapt to the plan that
+// it returns, and Begin. p is the key's plan.
 func (a *Account) Send(c *Conditions, p *Plan, ws *Waiters, now int64) (op algo.Op, b Books, ok bool) {
 	if c.Closing { // the op only pays
 		ws.carried = 0
@@ -41,42 +27,85 @@ func (a *Account) Send(c *Conditions, p *Plan, ws *Waiters, now int64) (op algo.
 	return op, b, ok
 }
 
+// cause is a set of reasons for which a sync is sent.
+type cause uint8
+
+const (
+	forOwed    cause = 1 << iota // units are owed or given back, or calls wait
+	forLoss                      // Redis may have lost the key, and the view may restore it
+	forSpent                     // the process is idle: Redis hears which leased units are spent
+	forReturn                    // leased units go back
+	forRenewal                   // the leased units that stay must be renewed now
+	forLease                     // more leased units are worth a sync
+	forNext                      // leased units of the next window are worth a sync
+)
+
+// causes returns the reasons for which a sync is sent now, and the returnable units that go back with it.
+func (a *Account) causes(c *Conditions, asks []int64, wanting, leaving bool, now int64) (why cause, surplus int64) {
+	note := func(is bool, reason cause) {
+		if is {
+			why |= reason
+		}
+	}
+	note(a.pending != 0 || a.refunds.units() != 0 || len(asks) > 0, forOwed)
+	note(a.resync && a.Tells(c.Bucket, c.Lost), forLoss)
+	note(a.tellsSpent(c, now), forSpent)
+	surplus, due := a.surplus(c, wanting, now)
+	note(due, forRenewal)
+	looks := why&(forOwed|forSpent) == 0 && a.onlyLooks(c, now)
+	if looks {
+		surplus = 0
+	}
+	if !wanting && !leaving && a.wantsAhead(c, now) {
+		why |= forNext
+		surplus = max(surplus, a.spareHere(c, now))
+	}
+	note(surplus+a.booked.over > 0 || leaving && a.ahead.units > 0, forReturn)
+	note(!looks && why&forSpent == 0 && a.worthLease(c, now), forLease)
+	return why, surplus
+}
+
 // freeze is Send without the Waiters. asks is the costs of the waiting calls that the op carries.
 func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok bool) {
 	if owed := a.local.settle(&c.Fallback, now); owed > 0 {
 		a.pending, a.window = a.pending+owed, 0
 	}
-	again := a.resync && a.Tells(c.Bucket, c.Lost)
-	a.resync = false
-	// A call that waits while the process holds units needs more than these. They go back with the op, so that one place has
-	// all units: otherwise Redis might never have enough for the call.
-	wanting := len(asks) > 0 && a.Held() > 0
-	quiet := a.pending == 0 && a.refunds.units() == 0 && len(asks) == 0
-	tells := a.tellsSpent(c, now)
-	surplus, due := a.surplus(c, wanting, now)
-	looks := quiet && !tells && a.onlyLooks(c, now)
-	if looks {
-		surplus = 0
-	}
-	leaving := a.leaving || c.Closing
-	next := !wanting && !leaving && a.wantsAhead(c, now)
-	if next {
-		surplus = max(surplus, a.spareHere(c, now))
-	}
-	worth := !tells && !looks && a.worthLease(c, now) || next
-	a.leaving = a.leaving && surplus > 0 && a.ahead.units > 0
-	returns := surplus+a.booked.over > 0 || leaving && a.ahead.units > 0 || tells
-	if quiet && !again && !returns && !due && !worth {
+	// A call that waits while the process holds units needs more than these. They go back with the op, so that one
+	// place has all units: otherwise Redis might never have enough for the call.
+	wanting, leaving := len(asks) > 0 && a.Held() > 0, a.leaving || c.Closing
+	why, surplus := a.causes(c, asks, wanting, leaving, now)
+	a.resync, a.leaving = false, a.leaving && surplus > 0 && a.ahead.units > 0
+	if why == 0 {
 		a.lookLater(c, now)
 		a.stuckAt = 0 // the waiting calls have left
 		return algo.Op{}, false
 	}
-	switch plain := !again && !worth; {
-	case plain && a.mayAskAlone(c, asks, now):
-		return a.askAlone(c, asks, now), true
+	plain := why&(forLoss|forLease|forNext) == 0
+	a.lone = plain && a.mayAskAlone(c, asks, now)
+	switch {
+	case a.lone:
+		op.Asks = asks
 	case plain && a.mayPayAlone(c, asks, now):
-		return a.payAlone(c, now), true
+		op.Owed, op.Div = a.pending, 2*c.N
+	default:
+		plain = false
+		op = a.whole(c, asks, why, surplus, wanting, leaving, now)
 	}
+	if plain && a.telling(c, now) {
+		op.View = a.told(c)
+	}
+	a.inflight, a.sentIn, a.pending, a.window, a.giving, a.aside = a.pending, a.window, 0, 0, op.Refund, 0
+	a.frozen, a.asked, a.leasing = true, len(asks) > 0, op.Demand > 0 && !op.Ahead
+	if a.stuckAt == 0 {
+		a.stuckAt = now
+	}
+	return op, true
+}
+
+// whole returns an op that is not plain. The arguments are those of freeze and the results of causes.
+func (a *Account) whole(
+	c *Conditions, asks []int64, why cause, surplus int64, wanting, leaving bool, now int64,
+) (op algo.Op) {
 	back, window := a.giveBack(surplus, leaving || a.reclaims(c, asks))
 	op = algo.Op{Owed: a.pending, Win: a.window, Asks: asks, Gen: max(a.booked.gen, window), Had: a.booked.had, Back: back}
 	a.booked.kept, a.booked.back = 0, back
@@ -86,14 +115,15 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	}
 	given := a.refunds.take()
 	op.Refund, op.RefundAt = given.units, given.at
-	a.giving, a.aside = given.units, 0
-	// A sync that only tells a view, or only returns units, takes no lease. If it tells a view, Redis may not know yet what
-	// other processes used. But units of a window can go back with an ask for the next one.
-	idle := a.pending == 0 && len(asks) == 0 && (again || back > 0 && !next || !worth)
+	// A sync that only tells a view, or only returns units, takes no lease. If it tells a view, Redis may not know yet
+	// what other processes used. But units of a window can go back with an ask for the next one.
+	next := why&forNext != 0
+	idle := a.pending == 0 && len(asks) == 0 && (why&forLoss != 0 || back > 0 && !next || why&(forLease|forNext) == 0)
 	if !c.Closing && !idle { // otherwise a next poll would be wasted too
 		op.Div = 2 * c.N
 	}
-	// A booking that waits for this op (an ask of 0) asks Redis directly for all its units. A lease would be missing there.
+	// A booking that waits for this op (an ask of 0) asks Redis directly for all its units. A lease would be missing
+	// there.
 	booking := slices.Contains(asks, 0)
 	if (next || back == 0 && a.takesLease(c, now)) && !idle && !wanting && !booking {
 		op.Demand = int64(min(a.leaseDemand(c, now)*1000, MaxCharge))
@@ -105,233 +135,47 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 		op.View = a.told(c)
 		op.Lost = c.Lost > 0 && a.view.received <= c.Lost
 	}
-	a.inflight, a.sentIn, a.pending, a.window = a.pending, a.window, 0, 0
-	a.frozen, a.asked, a.leasing = true, len(asks) > 0, op.Demand > 0 && !op.Ahead
-	if a.stuckAt == 0 {
-		a.stuckAt = now
-	}
-	return op, true
+	return op
 }
 
-// Receive books the answer to the op in flight and decides the waiting calls. It returns the decided calls, each with its
-// Verdict, and the urgency of the key's next sync. Call Begin before it. p is the key's plan, which may have changed since the
-// op was sent.
-func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now int64) (answered []*Waiter, next Sync, b Books) {
-	sent := ws.sent
-	level, changed := ans.Level-sent.Low(), sent.Limit != p.Limit
-	if changed && !c.windowed() {
-		ans.Level, ans.Cap = p.convert(ans.Level, sent), p.convert(ans.Cap, sent)
-	} else {
-		ans.Answer = sent.Seen(ans.Answer)
-	}
-	b = Books{Refunded: a.giving, Debited: ans.Granted + ans.Lease}
-	var lost int64
-	if changed && sent.Window.Period > 0 && ans.Gen != 0 { // a lease of a window that the new limit does not have
-		lost, ans.Lease, ans.Gen, ans.Life = ans.Lease, 0, 0, 0
-	}
-	if ans.Dropped {
-		b.Dropped = a.inflight
-	} else {
-		b.Acked = a.inflight
-	}
-	taken, late := a.takenBack(ans)
-	b.Refunded += taken
-	var costs []int64
-	costs, ans.carried = ws.present()
-	pending := a.pending
-	delays := make([]int64, 0, len(costs)) // ns; negative: not served
-	if p.Bucket.Queue {
-		ans.each = sent.Each()
-		delays, b.Lost = a.settleQueue(c, ans, costs, now)
-	} else {
-		var served []bool
-		served, b.Lost = a.settle(c, ans, costs, now)
-		for _, is := range served {
-			if is {
-				delays = append(delays, 0)
-			} else {
-				delays = append(delays, -1)
-			}
-		}
-	}
-	b.Lost += late + lost
-	if changed && anotherCount(sent, p) {
-		b.Lost += a.leaveLimit(sent, p)
-	}
-	if changed && c.windowed() {
-		a.view = view{}
-	}
-	b.Netted = pending - a.pending
+// There are two plain ops: the lone ask, which only asks for the units of waiting calls, and the payment, which only
+// tells owed units. Both may tell a view. They want neither a lease nor a next poll. Redis decides them at a fraction
+// of the cost of other ops. The first message with lone asks has no envelope: if Redis applies such an op twice, units
+// are lost, but none is admitted twice.
 
-	still := ws.list[:0:0]
-	for i, w := range ws.list {
-		carried := i < ans.carried
-		v := Verdict{Action: Admit, Source: hybridlimit.SourceRedis, Reason: Granted, Delay: delays[i]}
-		switch {
-		case delays[i] >= 0 && !carried:
-			v.Reason = Spare
-		case delays[i] < 0:
-			v = a.unserved(c, p, w, now)
-			next = max(next, v.Sync)
-			if v.Action == Ask && carried && !a.reclaims(c, []int64{w.N}) { // an op returns the units of one window
-				v = a.refuse(c, sent, level, w.N, now)
-			}
-		}
-		if v.Action == Ask {
-			still = append(still, w)
-			continue
-		}
-		w.Verdict, w.done = v, true
-		answered = append(answered, w)
+// mayBePlain reports whether the next op may be a plain one. No units are held, and the demand is too small for a
+// lease. There is no sign of contention, which next polls would share out.
+func (a *Account) mayBePlain(c *Conditions, now int64) bool {
+	switch {
+	case a.Leased() > 0, a.booked != (booking{}), a.leaving, c.Closing, a.refunds.units() > 0, a.local.admitted > 0:
+		return false
+	case c.Bucket.Queue: // its last places are always contended
+		return false
+	case a.view.known() && c.Lost > 0 && a.view.received <= c.Lost: // the op says that writes were lost since
+		return false
+	case a.view.known() && a.hopes(c) && now-a.view.received < ledgerMemory: // other processes hold units, so an ask may be refused
+		return false
+	case a.telling(c, now) && (c.windowed() || a.level(c, now) < c.Bucket.Cap/2):
+		return false
 	}
-	ws.list = still
-	if a.pending+a.refunds.units() > 0 {
-		next = max(next, SyncLazily)
-	}
-	return answered, next, b
+	return !c.hasLeases() || a.demand.steady(now) < a.leaseFrom(c, now)
 }
 
-// unserved decides a waiting call that the answer did not serve.
-func (a *Account) unserved(c *Conditions, p *Plan, w *Waiter, now int64) Verdict {
-	if w.Plan.Limit != p.Limit && a.Held() < w.N {
-		if a.stuckAt == 0 {
-			a.stuckAt = now
-		}
-		return Verdict{Action: Ask, Reason: WaitsForRedis, Sync: SyncNow} // the next op carries it, under its own limit
-	}
-	v := a.judge(c, w.N, now)
-	if v.Source == hybridlimit.SourceDenyCache {
-		v.Source = hybridlimit.SourceRedis // the denial follows from this answer
-	}
-	return v
+// telling reports whether Redis may need the view.
+func (a *Account) telling(c *Conditions, now int64) bool {
+	return a.view.known() && a.Tells(c.Bucket, now)
 }
 
-// refuse denies a call that the op carried and Redis refused. Units that have come back since are for later calls. If the call
-// asked again instead, and units come back faster than a round trip takes, it would wait for MaxWait. level is the level in the
-// answer, under the limit of the op.
-func (a *Account) refuse(c *Conditions, sent *Plan, level, n, now int64) Verdict {
-	until := a.ProvedUntil(c, n)
-	if !c.windowed() { // the level may have been that of another limit
-		until = a.proved(c, sent.Bucket, level, n)
+// mayAskAlone reports whether the next op may be a lone ask.
+func (a *Account) mayAskAlone(c *Conditions, asks []int64, now int64) bool {
+	if len(asks) == 0 || slices.Contains(asks, 0) { // an ask of 0 is a booking, before which Redis must have all units
+		return false
 	}
-	return Verdict{Action: Deny, Source: hybridlimit.SourceRedis, Reason: Refused, Retry: max(0, max(a.surelyThere(c, until), a.fadesAt(c, n), a.nextPollFor(c, n))-now)}
+	return a.Open() == 0 && a.mayBePlain(c, now)
 }
 
-// learn takes over the view in an answer and ends the sync in flight.
-func (a *Account) learn(c *Conditions, ans Answer, now int64) {
-	if a.lone {
-		ans.Retry = 0 // the op asked for no next poll
-	}
-	a.inflight, a.sentIn, a.untold, a.giving, a.frozen, a.asked, a.leasing, a.lone, a.stuckAt = 0, 0, 0, 0, false, false, false, false, 0
-	a.see(c, ans, now)
-	a.view.level -= a.aside * c.Bucket.Unit
-	a.aside = 0
-}
-
-// see takes over the view in an answer. A log has no view: its units come back one by one.
-func (a *Account) see(c *Conditions, ans Answer, now int64) {
-	if a.local.admitted == 0 {
-		a.local = outage{} // the next period of fallback begins at the level of the view
-	}
-	a.used = false
-	if c.Limit.Algorithm == hybridlimit.AlgSlidingLog {
-		a.NoteLeft(ans.Level, now+ans.Ends*1000)
-		return
-	}
-	a.view = view{
-		level: ans.Level, cap: ans.Cap, nextPoll: now + min(ans.Retry*1000, c.RelookIn), sent: ans.Sent, received: now, redisAt: ans.RedisNow,
-		createdAt: ans.Born, relook: now + c.RelookIn,
-	}
-	a.enter(c, ans)
-}
-
-// settle books an answer. waiting is the costs of the calls that still wait, in order; the calls that the op carried come
-// first. served reports for each of them whether it is served. lost is the number of lost units.
-func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) (served []bool, lost int64) {
-	was, hoped := a.view, a.hopes(c) || a.hopesHere(c)
-	a.learn(c, ans, now)
-	var gone int64
-	if c.windowed() && ans.Gen != 0 {
-		gone = a.keepAhead(c, ans, now)
-		ans.Life = 0
-		if ans.Gen == a.view.window+1 { // the granted units are of the answer's window
-			ans.Life = ans.Ends
-		}
-		ans.Lease, ans.Gen = 0, 0
-	}
-	// Rules 2 and 11: the life counts from the sending, because Redis may have granted the units then. It ends two ticks early,
-	// because the epoch may lag by one tick and a tick may be late.
-	end := ans.Sent + ans.Life*1000 - 2*c.Tick
-	lost = gone + a.renew(ans.Gen, ans.Lease, end)
-	a.view.relook = a.relookAt(c, was, hoped, ans.carried > 0 && ans.Granted+ans.Lease == 0, now)
-	// Granted units are for the calls that the op carried. These calls are admitted as of the time of the grant. During the
-	// life of the answer, the bucket cannot have filled up, so that other calls may take units that are left over. After the
-	// life, or if the answer uses the ledger, they may not: the ledger does not hold granted units (rule 10).
-	grants, pool := ans.Granted, ans.Lease
-	switch alive := now < end; {
-	case !alive && ans.Gen != 0:
-		a.booked.over, pool = a.booked.over+pool, 0
-	case !alive:
-		lost, pool = lost+pool, 0
-	case ans.Gen == 0:
-		grants, pool = 0, pool+grants
-	}
-	// Rule 3: a lease first pays the credit that was spent while it was in flight. The process had a view from before the
-	// lease. Keeping both would admit C more.
-	net := min(pool, a.pending)
-	pool -= net
-	a.pending -= net
-	served = make([]bool, len(waiting))
-	for i, n := range waiting {
-		switch {
-		case i < ans.carried && n <= grants:
-			grants -= n
-			served[i] = true
-		case n <= pool:
-			pool -= n
-			served[i] = true
-		case i < ans.carried:
-			a.stayAway(c)
-		}
-	}
-	lost += grants
-	// Some calls may have stopped waiting, and the fallback may have admitted them. The units granted for them pay for its
-	// units.
-	net = min(pool, a.local.admitted)
-	pool -= net
-	a.local.admitted -= net
-	if pool > 0 {
-		l := lease{units: pool, end: end, booked: ans.Gen != 0}
-		if c.windowed() {
-			l.window = a.view.window
-		}
-		lost += a.keep(l)
-	}
-	if a.Held() > 0 {
-		a.watch(c, ans.Lease, now)
-	}
-	return served, lost
-}
-
-// ReceiveClosed books an answer that arrives after the key was forgotten for good.
-func (a *Account) ReceiveClosed(ans Answer) Books {
-	b := Books{Acked: a.inflight, Refunded: a.giving, Debited: ans.Granted + ans.Lease, Lost: ans.Granted + ans.Lease}
-	taken, late := a.takenBack(ans)
-	b.Refunded, b.Lost = b.Refunded+taken, b.Lost+late
-	a.GiveUp(new(Waiters))
-	return b
-}
-
-// GiveUp drops the op in flight for good: Redis is never told of its units. Redis may have applied the op all the same. So
-// leased units must not be settled again: the ledger would forget units of another process instead (rule 21). The held units
-// are no longer booked and keep their end, because the ledger holds them until then. The dropped units count against credit
-// until the next view (rule 22).
-func (a *Account) GiveUp(ws *Waiters) Books {
-	b := Books{Dropped: a.inflight - a.giving}
-	ws.carried = 0
-	a.untold += a.inflight
-	a.giving = 0
-	b.Lost = a.unbook()
-	a.inflight, a.frozen, a.asked, a.leasing, a.lone, a.stuckAt = 0, false, false, false, false, 0
-	return b
+// mayPayAlone reports whether the next op may be a payment. Owed units of a window need their window. A payment that
+// would leave little needs a next poll, and with it the demand.
+func (a *Account) mayPayAlone(c *Conditions, asks []int64, now int64) bool {
+	return len(asks) == 0 && a.pending > 0 && a.pending*c.Bucket.Unit < c.Bucket.Cap/4 && !c.windowed() && a.mayBePlain(c, now)
 }

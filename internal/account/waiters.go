@@ -2,8 +2,8 @@ package account
 
 import "slices"
 
-// maxAsks is the largest number of waiting calls in one op. The other calls are served from the lease that comes with it, or by
-// the next op.
+// maxAsks is the largest number of waiting calls in one op. The other calls are served from the lease that comes with
+// it, or by the next op.
 const maxAsks = 64
 
 // Waiter is a call that waits for Redis. The lock of the entry guards it.
@@ -48,9 +48,9 @@ func (ws *Waiters) Len() int { return len(ws.list) }
 // Sent returns the plan of the last op that was sent; nil: none was sent yet.
 func (ws *Waiters) Sent() *Plan { return ws.sent }
 
-// Front prepares for Send. It removes the calls that have left. It moves the calls that ask under the limit of the first call
-// to the front, because an op has one limit. It returns the plan of the first call, which must become the key's plan; nil: no
-// call waits.
+// Front prepares for Send. It removes the calls that have left. It moves the calls that ask under the limit of the
+// first call to the front, because an op has one limit. It returns the plan of the first call, which must become the
+// key's plan; nil: no call waits.
 func (ws *Waiters) Front() *Plan {
 	ws.list = slices.DeleteFunc(ws.list, func(w *Waiter) bool { return w.gone })
 	ws.carried = 0
@@ -81,8 +81,8 @@ func (ws *Waiters) asks() (costs []int64) {
 	return costs
 }
 
-// present removes the calls that have left. It returns the costs of the others, and the number of them that the op in flight
-// carries.
+// present removes the calls that have left. It returns the costs of the others, and the number of them that the op in
+// flight carries.
 func (ws *Waiters) present() (costs []int64, carried int) {
 	costs = make([]int64, 0, len(ws.list))
 	kept := ws.list[:0]

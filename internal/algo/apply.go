@@ -2,8 +2,8 @@ package algo
 
 import "math"
 
-// Apply runs op on a bucket or queue at now and reports whether the state must be
-// written. A state with Born 0 is a full, unused bucket.
+// Apply runs op on a bucket or queue at now and reports whether the state must be written. A state with Born 0 is a
+// full, unused bucket.
 func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	written := s.Born != 0 && s.Kind == b.kind() // its birth is worth reporting
 	wrote := s.Last                              // the last grant is not later
@@ -87,9 +87,8 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	return s, ans, dirty
 }
 
-// kept returns the level that a State stores as 0: that of an empty bucket, or of a
-// queue without content. So the stored value is the content of a queue, or the units
-// left in a bucket, which a change of the limit keeps.
+// kept returns the level that a State stores as 0: that of an empty bucket, or of a queue without content. So the
+// stored value is the content of a queue, or the units left in a bucket, which a change of the limit keeps.
 func (b Bucket) kept() int64 {
 	if b.Queue {
 		return b.Cap
@@ -97,12 +96,12 @@ func (b Bucket) kept() int64 {
 	return 0
 }
 
-// Load advances a state to now and converts it to this bucket, whose limit has been in
-// force for longer than the state. Level is then the sub-units left, also of a queue.
+// Load advances a state to now and converts it to this bucket, whose limit has been in force for longer than the state.
+// Level is then the sub-units left, also of a queue.
 func (b Bucket) Load(s State, now int64) State { return b.load(s, now, 0) }
 
-// load is Load for a limit that came into force since µs before now (0: long ago).
-// Until then, the limit that wrote the state refills it.
+// load is Load for a limit that came into force since µs before now (0: long ago). Until then, the limit that wrote the
+// state refills it.
 func (b Bucket) load(s State, now, since int64) State {
 	if s.Born == 0 || s.Kind != b.kind() {
 		return State{Kind: b.kind(), Unit: b.Unit, Refill: b.Refill, Level: b.Cap, Last: now, Born: now}
@@ -137,9 +136,9 @@ func (b Bucket) advance(s *State, at int64) {
 	b.refill(s, at)
 }
 
-// wrote returns the bucket that wrote a state, with its rate and this bucket's burst.
-// The state does not have the old burst. It is not needed: Redis drops a bucket that
-// has been full for two seconds, and an unused bucket is full under any limit.
+// wrote returns the bucket that wrote a state, with its rate and this bucket's burst. The state does not have the old
+// burst. It is not needed: Redis drops a bucket that has been full for two seconds, and an unused bucket is full under
+// any limit.
 func (b Bucket) wrote(s State) Bucket {
 	if s.Unit == b.Unit && s.Refill == b.Refill {
 		return b
@@ -154,11 +153,10 @@ func (b Bucket) refill(s *State, at int64) {
 	s.Level, s.Last = b.Fill(s.Level, at-s.Last), at
 }
 
-// merge repairs a state that was lost or rolled back since the sender's view: of the two
-// histories it takes the one with more usage. Other processes only debit, so a state
-// above a view with the same Born has lost a debit. (Or it had a Refund, which merge
-// then takes back, on the safe side.) merge then sets a new Born, so that the views of
-// the other processes correct the state too. It ignores less than a unit.
+// merge repairs a state that was lost or rolled back since the sender's view: of the two histories it takes the one
+// with more usage. Other processes only debit, so a state above a view with the same Born has lost a debit. (Or it had
+// a Refund, which merge then takes back, on the safe side.) merge then sets a new Born, so that the views of the other
+// processes correct the state too. It ignores less than a unit.
 func (b Bucket) merge(s *State, op Op, now int64) bool {
 	v := op.View
 	if v.Born == 0 || v.At <= s.Reset {
@@ -189,11 +187,10 @@ func (b Bucket) debit(level, n int64) int64 {
 	return level - n*b.Unit
 }
 
-// refund gives units back and reports whether that changed the state. Units that a full
-// bucket cannot take are dropped, since the refill has already returned them. For a
-// cancelled booking, with RefundAt, units granted after it stay taken: otherwise a later
-// booking and the returned units could be used at the same moment. wrote is not before
-// the last grant. The rule is that of x/time/rate's Reservation.CancelAt.
+// refund gives units back and reports whether that changed the state. Units that a full bucket cannot take are dropped,
+// since the refill has already returned them. For a cancelled booking, with RefundAt, units granted after it stay
+// taken: otherwise a later booking and the returned units could be used at the same moment. wrote is not before the
+// last grant. The rule is that of x/time/rate's Reservation.CancelAt.
 func (b Bucket) refund(s *State, op Op, wrote int64) bool {
 	level, since, n := s.Level, s.Since, op.Refund
 	give := float64(n) * float64(b.Unit)
@@ -216,9 +213,8 @@ func (b Bucket) refund(s *State, op Op, wrote int64) bool {
 	return s.Level != level || s.Since != since
 }
 
-// TTL returns the ms for which a state must be kept: until the bucket is full, or, after
-// a Reset, until the lowest view from before it would be full. It adds the longest life
-// of a lease, and the longest freeze after a clock stepped back.
+// TTL returns the ms for which a state must be kept: until the bucket is full, or, after a Reset, until the lowest view
+// from before it would be full. It adds the longest life of a lease, and the longest freeze after a clock stepped back.
 func (b Bucket) TTL(s State) int64 {
 	full := b.WaitFull(s.Level + b.kept())
 	if s.Reset > 0 {

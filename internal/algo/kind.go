@@ -51,8 +51,7 @@ func LimitOf(l hybridlimit.Limit) Limit {
 
 func (l Limit) window() bool { return l.Kind == KindFixed || l.Kind == KindSliding }
 
-// Apply runs op at now and reports whether the state must be written. A state with
-// Born 0 is that of an unused key.
+// Apply runs op at now and reports whether the state must be written. A state with Born 0 is that of an unused key.
 func (l Limit) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	if l.window() {
 		return l.Window.Apply(s, op, now)

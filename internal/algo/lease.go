@@ -2,20 +2,17 @@ package algo
 
 import "math"
 
-// A lease is units debited now and spent later. The bucket must not become full while
-// leased units are unspent, or the fleet could spend both. There are two ways to
-// prevent this.
+// A lease is units debited now and spent later. The bucket must not become full while leased units are unspent, or the
+// fleet could spend both. There are two ways to prevent this.
 //
-// The ledger records the lease: its units lower the level to which the bucket refills.
-// The ledger counts them until the end of the generation after their own, which is
-// later than the end of the lease. A sync reports the spent units to the ledger. It
-// renews the rest, or returns it to the bucket.
+// The ledger records the lease: its units lower the level to which the bucket refills. The ledger counts them until the
+// end of the generation after their own, which is later than the end of the lease. A sync reports the spent units to
+// the ledger. It renews the rest, or returns it to the bucket.
 //
-// A free lease has no record, so its units cannot be returned. It lives at most for
-// the time in which the bucket fills up from its level before the lease: the level
-// and all free leases together are at most the level before the oldest of them, plus
-// the refill since. Leases are free only while processes take turns: such a lease is
-// surely spent, and spent units would stay in the ledger and hold back the refill.
+// A free lease has no record, so its units cannot be returned. It lives at most for the time in which the bucket fills
+// up from its level before the lease: the level and all free leases together are at most the level before the oldest of
+// them, plus the refill since. Leases are free only while processes take turns: such a lease is surely spent, and spent
+// units would stay in the ledger and hold back the refill.
 //
 // Level, free leases and ledger together never exceed the bucket.
 
@@ -32,13 +29,11 @@ func (b Bucket) ceiling(s State) int64 {
 	return int64(math.Max(0, float64(b.Cap)-float64(float64(s.out())*float64(b.Unit))))
 }
 
-// settle replaces the sender's units in the ledger by those that it still holds, and
-// puts the units that it returns back into the bucket. It does all of this or
-// nothing. It returns false if the ledger has no record of the units any more,
-// because the generation has passed or the state was lost. It also returns false if
-// Redis has lost writes: a batch that is sent again after its envelope was lost would
-// take the same units off the ledger twice. The bucket has room for the returned
-// units, because the ledger has kept it.
+// settle replaces the sender's units in the ledger by those that it still holds, and puts the units that it returns
+// back into the bucket. It does all of this or nothing. It returns false if the ledger has no record of the units any
+// more, because the generation has passed or the state was lost. It also returns false if Redis has lost writes: a
+// batch that is sent again after its envelope was lost would take the same units off the ledger twice. The bucket has
+// room for the returned units, because the ledger has kept it.
 func (b Bucket) settle(s *State, op Op) bool {
 	if op.Lost || op.Broken {
 		return false // a lost write may have settled it before
@@ -49,8 +44,8 @@ func (b Bucket) settle(s *State, op Op) bool {
 	}
 	s.Out[age] -= op.Had
 	s.Out[0] += op.Keep
-	// A debt may be that of bookings, whose time is fixed. If returned units paid it,
-	// a later call and a booking could use the same units.
+	// A debt may be that of bookings, whose time is fixed. If returned units paid it, a later call and a booking could
+	// use the same units.
 	give := math.Max(0, float64(float64(op.Back)*float64(b.Unit))+math.Min(0, float64(s.Level)))
 	s.Level = int64(math.Min(float64(s.Level)+give, float64(b.ceiling(*s))))
 	s.Since = max(s.Since-op.Back, 0)
@@ -66,8 +61,8 @@ func (b Bucket) lease(s *State, op Op, ans *Answer, before, free int64, refused 
 	if op.Div > 0 && op.Demand > 0 && !refused {
 		part := math.Max(math.Floor(float64(free)/float64(op.Div)), math.Floor(b.quantum(s, op, now)))
 		part = math.Min(part, float64(free))
-		// The demand of the process in the time in which the bucket fills up, less
-		// a standard deviation, so that few units are left over.
+		// The demand of the process in the time in which the bucket fills up, less a standard deviation, so that few
+		// units are left over.
 		mu := float64(op.Demand) * float64(ans.Life) / 1e9
 		lease := math.Min(part, math.Floor(mu-math.Sqrt(mu)))
 		if ans.Gen != 0 || op.Keep == 0 && (s.Slot <= now || op.Upper) {

@@ -9,9 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// LogWindow is the limit of a sliding log: exactly Rate units in any trailing Period.
-// It keeps every admission, so it costs memory. It has no leases and no views: each
-// call asks Redis.
+// LogWindow is the limit of a sliding log: exactly Rate units in any trailing Period. It keeps every admission, so it
+// costs memory. It has no leases and no views: each call asks Redis.
 type LogWindow struct {
 	Rate   int64 // units
 	Period int64 // µs
@@ -29,9 +28,8 @@ func LogOf(l hybridlimit.Limit) LogWindow {
 	return LogWindow{Rate: l.Rate, Period: int64(l.Period / time.Microsecond)}
 }
 
-// Load advances a log to now: it drops entries that are a Period old. If the clock
-// stepped back by more than ClockSlack, the log moves with it. If by less, entries of
-// the future stay, and live longer by that time.
+// Load advances a log to now: it drops entries that are a Period old. If the clock stepped back by more than
+// ClockSlack, the log moves with it. If by less, entries of the future stay, and live longer by that time.
 func (l LogWindow) Load(log []Entry, now int64) []Entry {
 	log = slices.Clone(log)
 	if n := len(log); n > 0 && log[n-1].At-now > ClockSlack {
@@ -101,8 +99,8 @@ func (l LogWindow) Apply(log []Entry, op Op, now int64) ([]Entry, Answer, bool) 
 	return log, ans, dirty
 }
 
-// refundOldest takes units off the oldest entries, which would leave first. So no
-// trailing Period counts less than the units admitted in it and kept.
+// refundOldest takes units off the oldest entries, which would leave first. So no trailing Period counts less than the
+// units admitted in it and kept.
 func refundOldest(log []Entry, n int64) []Entry {
 	for len(log) > 0 && log[0].Units <= n {
 		n -= log[0].Units
@@ -114,8 +112,8 @@ func refundOldest(log []Entry, n int64) []Entry {
 	return log
 }
 
-// refundEntry takes units off the entry of a time, if it is still there: the entry of
-// a call that did not happen, which is then no admission.
+// refundEntry takes units off the entry of a time, if it is still there: the entry of a call that did not happen, which
+// is then no admission.
 func refundEntry(log []Entry, n, at int64, dirty bool) ([]Entry, bool) {
 	i, ok := slices.BinarySearchFunc(log, at, func(e Entry, at int64) int { return cmp.Compare(e.At, at) })
 	if !ok {

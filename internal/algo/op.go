@@ -1,23 +1,18 @@
 package algo
 
-// The constants of the rules, in µs. docs/lab has measurements of their effect, made
-// by the lab in bench/accuracy.
+// The constants of the rules, in µs. docs/lab has measurements of their effect, made by the lab in bench/accuracy.
 const (
-	// MaxLease is the longest life of a lease of a bucket, and the length of a
-	// generation of the ledger.
+	// MaxLease is the longest life of a lease of a bucket, and the length of a generation of the ledger.
 	MaxLease = 1_000_000
-	// WindowLease is the longest time whose demand a lease of a window covers.
-	// The lease lives as long as its window; until then, other processes cannot
-	// use units that its process no longer needs.
+	// WindowLease is the longest time whose demand a lease of a window covers. The lease lives as long as its window;
+	// until then, other processes cannot use units that its process no longer needs.
 	WindowLease = 5 * MaxLease
-	// MinLease is the shortest useful life of a lease: a process takes two ticks
-	// of up to 5 ms off its deadline.
+	// MinLease is the shortest useful life of a lease: a process takes two ticks of up to 5 ms off its deadline.
 	MinLease = 20_000
-	// ClockSlack is the largest step back of Redis's clock that freezes the
-	// refill; a larger step moves the state with the clock.
+	// ClockSlack is the largest step back of Redis's clock that freezes the refill; a larger step moves the state with
+	// the clock.
 	ClockSlack = 1_000_000
-	// Horizon is the longest time whose demand a process may take at its next
-	// poll while units are scarce.
+	// Horizon is the longest time whose demand a process may take at its next poll while units are scarce.
 	Horizon = 500_000
 	// MaxTicket bounds the time until a next poll. Processes poll earlier.
 	MaxTicket = 60_000_000
@@ -39,8 +34,8 @@ type State struct {
 	Last   int64 // µs of Redis time for which Level holds
 	Slot   int64 // µs of Redis time of the next poll that is free; 0: now
 
-	// Out is the ledger: leased units, which lower the level to which the bucket
-	// refills. Out[0] is for the generation of Last, Out[1] for the one before.
+	// Out is the ledger: leased units, which lower the level to which the bucket refills. Out[0] is for the generation
+	// of Last, Out[1] for the one before.
 	Out [2]int64
 
 	// For a window:
@@ -58,8 +53,8 @@ type State struct {
 	More string
 }
 
-// View is a state as a process last saw it. The process sends it back, so that Redis
-// can detect and repair a loss. The zero View is no view.
+// View is a state as a process last saw it. The process sends it back, so that Redis can detect and repair a loss. The
+// zero View is no view.
 type View struct {
 	Level int64 // sub-units of the op's limit
 	Prev  int64 // of a sliding window: units counted in the window before that of At
@@ -68,8 +63,7 @@ type View struct {
 	Born  int64 // State.Born in the answer
 }
 
-// Op is one exchange for one key: it pays owed units, asks for units, and asks for a
-// lease.
+// Op is one exchange for one key: it pays owed units, asks for units, and asks for a lease.
 type Op struct {
 	Owed    int64   // units already admitted, which are always debited
 	Asks    []int64 // units wanted, granted in order as they fit
@@ -83,35 +77,32 @@ type Op struct {
 	Back    int64   // leased units that the sender returns unspent; of a bucket, Keep + Back ≤ Had
 	// Ahead makes the lease one of the next window. The asks are of the current one.
 	Ahead bool
-	// Lost reports that Redis lost writes since View. Then View also corrects a
-	// state with the same Born. It must not be set without a reason: during a
-	// rollout, the refill of another process's limit makes a level look too high.
+	// Lost reports that Redis lost writes since View. Then View also corrects a state with the same Born. It must not
+	// be set without a reason: during a rollout, the refill of another process's limit makes a level look too high.
 	Lost bool
-	// Broken reports that View is older than the unbroken chain of the sender's
-	// batches in Redis. Such an op settles nothing with the ledger.
+	// Broken reports that View is older than the unbroken chain of the sender's batches in Redis. Such an op settles
+	// nothing with the ledger.
 	Broken bool
 
-	// Floor is the units that asks and leases leave in the bucket or window, for classes with
-	// a smaller floor. Owed is debited all the same. It counts as half of the burst at most.
-	// 0 of a log.
+	// Floor is the units that asks and leases leave in the bucket or window, for classes with a smaller floor. Owed is
+	// debited all the same. It counts as half of the burst at most. 0 of a log.
 	Floor int64
-	// Upper reports that another class of the sender's limiter has a larger Floor. Then the op
-	// takes no turn: the classes with the largest floor wait for each other.
+	// Upper reports that another class of the sender's limiter has a larger Floor. Then the op takes no turn: the
+	// classes with the largest floor wait for each other.
 	Upper bool
 
 	Win    int64 // number of the window in which Owed was admitted; 0: the current one
 	Refund int64 // units given back
 	// RefundAt is the time at which Refund was taken:
-	//   - window: its number. 0: unknown; the current window gives back as much
-	//     as it has counted, and the one before the rest.
+	//   - window: its number. 0: unknown; the current window gives back as much as it has counted, and the one before
+	//     the rest.
 	//   - log: the µs of Redis time of the entry. 0: the oldest entries.
-	//   - bucket: the µs from which the units could have been used. Units granted
-	//     after it stay taken. 0: all come back.
-	//   - queue: the µs at which the first of the units is served. 0: all come
+	//   - bucket: the µs from which the units could have been used. Units granted after it stay taken. 0: all come
 	//     back.
+	//   - queue: the µs at which the first of the units is served. 0: all come back.
 	RefundAt int64
-	// Since is the µs for which the sender's limit has been in force. 0: longer
-	// than a state lives. Before that, the limit that wrote the state refills it.
+	// Since is the µs for which the sender's limit has been in force. 0: longer than a state lives. Before that, the
+	// limit that wrote the state refills it.
 	Since    int64
 	Reset    bool   // before all else, forget the usage and void all views up to now
 	MaxDelay int64  // µs by which the only ask may be delayed, in debt down to -Cap (with a Floor, without debt); 0: it is granted now or refused. Excludes a lease and a next poll
@@ -126,8 +117,8 @@ func (op Op) Asked() (units int64) {
 	return units
 }
 
-// OnlyAsks reports whether the op only asks for units, to be granted at once or not at
-// all. Applied twice, such an op loses units, and no unit is used twice.
+// OnlyAsks reports whether the op only asks for units, to be granted at once or not at all. Applied twice, such an op
+// loses units, and no unit is used twice.
 func (op *Op) OnlyAsks() bool { return op.View == (View{}) && op.AsksByView() }
 
 // AsksByView is OnlyAsks for an op that may tell a view.
@@ -137,8 +128,7 @@ func (op *Op) AsksByView() bool {
 	return len(op.Asks) > 0 && op.MaxDelay == 0 && !tells && !leases
 }
 
-// OnlyPays reports whether the op only tells owed units of the present, and may tell a
-// view.
+// OnlyPays reports whether the op only tells owed units of the present, and may tell a view.
 func (op *Op) OnlyPays() bool {
 	tells := op.Win != 0 || op.Refund != 0 || op.Lost || op.Reset
 	leases := op.Demand != 0 || op.Gen != 0 || op.Had != 0 || op.Keep != 0 || op.Back != 0 || op.Ahead

@@ -4,9 +4,8 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Scale interprets an Answer under a limit of any kind. With a Floor, it is the scale of a
-// class: Bucket and Window are what the class may use, and every level that the class
-// handles is that above the floor.
+// Scale interprets an Answer under a limit of any kind. With a Floor, it is the scale of a class: Bucket and Window are
+// what the class may use, and every level that the class handles is that above the floor.
 type Scale struct {
 	Kind   Kind      // of the limit
 	Bucket Bucket    // of a bucket or queue; for windows and logs, their units only
@@ -69,9 +68,9 @@ func (s Scale) Seen(a Answer) Answer {
 // Units returns the whole units in a level.
 func (s Scale) Units(level int64) int64 { return s.Bucket.Units(level) }
 
-// Reset returns the µs until the key is unused again. A fixed window in debt carries
-// the excess into the next window, so it takes until the end of that one. For a sliding
-// window with ticks above 1 µs, it may be one window too long. The level is above the floor.
+// Reset returns the µs until the key is unused again. A fixed window in debt carries the excess into the next window,
+// so it takes until the end of that one. For a sliding window with ticks above 1 µs, it may be one window too long. The
+// level is above the floor.
 func (s Scale) Reset(a Answer) int64 {
 	if s.Floor > 0 {
 		a.Level += s.Low()
@@ -99,8 +98,8 @@ func (s Scale) Reset(a Answer) int64 {
 	return s.Bucket.WaitFull(a.Level)
 }
 
-// Since returns Op.Since for a limit that has been in force for µs: 0 if that is longer
-// than a state of a bucket or queue lives.
+// Since returns Op.Since for a limit that has been in force for µs: 0 if that is longer than a state of a bucket or
+// queue lives.
 func (s Scale) Since(µs int64) int64 {
 	if s.Kind != KindBucket && s.Kind != KindQueue || µs > 3*s.Bucket.wait(s.Bucket.Cap+s.Low())+MaxLease+2*ClockSlack {
 		return 0
@@ -108,9 +107,8 @@ func (s Scale) Since(µs int64) int64 {
 	return max(1, µs)
 }
 
-// Cancel returns the op that cancels the grant of an op with one ask, which a was
-// granted at now. It is Back, with two exceptions: in a bucket, units granted after it
-// do not come back; in a queue, served units do not.
+// Cancel returns the op that cancels the grant of an op with one ask, which a was granted at now. It is Back, with two
+// exceptions: in a bucket, units granted after it do not come back; in a queue, served units do not.
 func (s Scale) Cancel(a Answer, now int64) Op {
 	op := s.Back(a, now)
 	if s.Kind == KindBucket || s.Kind == KindQueue {
@@ -119,9 +117,9 @@ func (s Scale) Cancel(a Answer, now int64) Op {
 	return op
 }
 
-// Back returns the op that gives back the grant of an op with one ask, which a was
-// granted at now. In a window, the units return to the window in which they were
-// taken. In a log, the op removes the entry that the grant made, which is the last.
+// Back returns the op that gives back the grant of an op with one ask, which a was granted at now. In a window, the
+// units return to the window in which they were taken. In a log, the op removes the entry that the grant made, which is
+// the last.
 func (s Scale) Back(a Answer, now int64) Op {
 	op := Op{Refund: a.Granted}
 	switch s.Kind {

@@ -1,20 +1,17 @@
 package algo
 
-// A sliding window estimates the units admitted in the trailing Period. It adds the
-// count of this window to a part of the last window's count: the part of that window
-// that is still within the trailing Period, as if its units had come evenly. If they
-// did not, a true trailing window may hold up to nearly twice Rate.
+// A sliding window estimates the units admitted in the trailing Period. It adds the count of this window to a part of
+// the last window's count: the part of that window that is still within the trailing Period, as if its units had come
+// evenly. If they did not, a true trailing window may hold up to nearly twice Rate.
 
-// weight returns the ticks of the last window that are within the trailing Period at a
-// time in this window.
+// weight returns the ticks of the last window that are within the trailing Period at a time in this window.
 func (w Window) weight(s State, at int64) int64 {
 	return w.Unit - (at-s.Win*w.Period)/w.Tick
 }
 
-// slidingRetry solves cur·W + prev·(W − k) + n·W ≤ Rate·W for the tick k: in this
-// window, or in the next one, where prev is this window's cur and cur is the leased
-// units. The time is not later than the end of the next window. In this window, n must
-// also fit beside cur and the leased units.
+// slidingRetry solves cur·W + prev·(W − k) + n·W ≤ Rate·W for the tick k: in this window, or in the next one, where
+// prev is this window's cur and cur is the leased units. The time is not later than the end of the next window. In this
+// window, n must also fit beside cur and the leased units.
 func (w Window) slidingRetry(s State, n, at int64) int64 {
 	if w.Level(s, at) >= n*w.Unit {
 		return 0

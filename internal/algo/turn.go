@@ -2,29 +2,25 @@ package algo
 
 import "math"
 
-// While units are contended, processes take turns. Each gets the time of its next poll
-// from State.Slot, which then moves by the time in which the units that it takes come
-// back. Nothing is booked: if a process does not poll, the next one gets the units.
+// While units are contended, processes take turns. Each gets the time of its next poll from State.Slot, which then
+// moves by the time in which the units that it takes come back. Nothing is booked: if a process does not poll, the next
+// one gets the units.
 //
-// A low level alone proves no contention: one process may empty the bucket, and is right
-// to do so. Turns begin with an ask that is refused, or with a level below one unit.
-// They go on while a poll that was given out lies ahead. The last places of a queue
-// are always contended: without turns a fleet leaves more of them empty.
+// A low level alone proves no contention: one process may empty the bucket, and is right to do so. Turns begin with an
+// ask that is refused, or with a level below one unit. They go on while a poll that was given out lies ahead. The last
+// places of a queue are always contended: without turns a fleet leaves more of them empty.
 
-// Turns are those of the class with the largest floor. A class above it asks when it likes:
-// its floor was left to it. While it has used that up too, it stays away for the time of one
-// unit for each process: see stayAway.
+// Turns are those of the class with the largest floor. A class above it asks when it likes: its floor was left to it.
+// While it has used that up too, it stays away for the time of one unit for each process: see stayAway.
 
-// horizon returns the time, in µs, whose demand a process may take at its next poll. It
-// is shorter than the bucket's time to full, or turns would last beyond an unexpected
-// refill.
+// horizon returns the time, in µs, whose demand a process may take at its next poll. It is shorter than the bucket's
+// time to full, or turns would last beyond an unexpected refill.
 func (b Bucket) horizon() float64 {
 	return math.Min(Horizon, math.Floor(7*math.Floor(float64(b.Cap)/float64(b.Refill))/20))
 }
 
-// quantum returns the units that a process may take at its next poll, as a fraction. The
-// longer the queue of polls, the fewer units each process takes. This is stable when a
-// round of all processes takes ∛load times as long.
+// quantum returns the units that a process may take at its next poll, as a fraction. The longer the queue of polls, the
+// fewer units each process takes. This is stable when a round of all processes takes ∛load times as long.
 func (b Bucket) quantum(s *State, op Op, now int64) float64 {
 	h := b.horizon()
 	if queue := float64(s.Slot - now); queue > h && !op.Upper {
@@ -33,15 +29,13 @@ func (b Bucket) quantum(s *State, op Op, now int64) float64 {
 	return math.Max(1, math.Min(float64(op.Demand)*h/1e9, math.Floor(float64(b.Cap/b.Unit)/8)))
 }
 
-// scarce returns the level below which processes take turns: half of the units that a
-// round hands out.
+// scarce returns the level below which processes take turns: half of the units that a round hands out.
 func (b Bucket) scarce(op Op) float64 {
 	return math.Floor(math.Min(float64(b.Cap)/4, math.Max(float64(b.Refill)*Horizon/2, float64(op.Div)*float64(b.Unit)/4)))
 }
 
-// turn gives the sender the time of its next poll. It reports whether Slot moved.
-// refused is the first ask that was refused. An ask above the burst is refused at any
-// level and proves nothing.
+// turn gives the sender the time of its next poll. It reports whether Slot moved. refused is the first ask that was
+// refused. An ask above the burst is refused at any level and proves nothing.
 func (b Bucket) turn(s *State, op Op, granted, refused, now int64) bool {
 	low := b.low(op.Floor)
 	scarce, level := b.scarce(op), s.Level-low
@@ -52,16 +46,15 @@ func (b Bucket) turn(s *State, op Op, granted, refused, now int64) bool {
 	}
 	took := math.Max(b.quantum(s, op, now), float64(op.Owed+granted))
 	each := float64(b.Unit) / float64(b.Refill)
-	// A fuller bucket moves Slot less, a bucket in debt more. That keeps some
-	// units for the next process.
+	// A fuller bucket moves Slot less, a bucket in debt more. That keeps some units for the next process.
 	step := math.Floor(float64(took*each) * float64(1-float64(float64(level)/scarce)))
 	last := math.Min(MaxTicket, math.Max(3*b.horizon(), math.Floor(float64(op.Div)/2*each)))
 	s.Slot = int64(math.Min(math.Max(float64(s.Slot), float64(now))+step, float64(now)+last))
 	return true
 }
 
-// stayAway returns the µs until the next poll of a class that takes no turns: 0 while it has
-// a unit, else the time in which one unit for each process comes back.
+// stayAway returns the µs until the next poll of a class that takes no turns: 0 while it has a unit, else the time in
+// which one unit for each process comes back.
 func (b Bucket) stayAway(s State, op Op) int64 {
 	if s.Level-b.low(op.Floor) >= b.Unit {
 		return 0

@@ -7,10 +7,9 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// Window is the limit of a fixed or sliding window. Usage is counted in sub-units. A
-// unit of a fixed window is one sub-unit; a unit of a sliding window is as many as the
-// window has ticks. A tick is 1 µs, unless Rate·Period is above 2⁵¹. Then it is longer,
-// and the count of the last window decreases in steps of a tick, up to one step late.
+// Window is the limit of a fixed or sliding window. Usage is counted in sub-units. A unit of a fixed window is one
+// sub-unit; a unit of a sliding window is as many as the window has ticks. A tick is 1 µs, unless Rate·Period is above
+// 2⁵¹. Then it is longer, and the count of the last window decreases in steps of a tick, up to one step late.
 type Window struct {
 	Sliding bool  // or fixed
 	Rate    int64 // units
@@ -45,8 +44,7 @@ func (w Window) kind() Kind {
 // Number returns the number of the window of a Redis time.
 func (w Window) Number(at int64) int64 { return at / w.Period }
 
-// clock returns now, or the beginning of the state's window if now is before it, because
-// the clock stepped back.
+// clock returns now, or the beginning of the state's window if now is before it, because the clock stepped back.
 func (w Window) clock(s State, now int64) int64 { return max(now, s.Win*w.Period) }
 
 // Load advances a state to now and converts it to this window.
@@ -63,8 +61,8 @@ func (w Window) Load(s State, now int64) State {
 	return s
 }
 
-// roll advances a state to the window of now. If the clock stepped back by more than
-// ClockSlack, the state moves with it: starting anew would forgive used units.
+// roll advances a state to the window of now. If the clock stepped back by more than ClockSlack, the state moves with
+// it: starting anew would forgive used units.
 func (w Window) roll(s State, now int64) State {
 	win := w.Number(now)
 	for i := 0; s.Win < win && i < 3; i++ { // the fourth window back no longer counts
@@ -92,7 +90,8 @@ func (w Window) settled(s State) State {
 // most returns the largest count of a window: one Rate of debt.
 func (w Window) most() int64 { return min(2*w.Rate, exact) }
 
-// count changes the units of this window to cur. Of more units, those above Rate are debt. Of fewer, the debt goes first.
+// count changes the units of this window to cur. Of more units, those above Rate are debt. Of fewer, the debt goes
+// first.
 func (w Window) count(s *State, cur int64) {
 	switch cur = min(cur, w.most()); {
 	case w.Sliding: // the estimate looks back by itself
@@ -104,9 +103,8 @@ func (w Window) count(s *State, cur int64) {
 	s.Cur = cur
 }
 
-// convert counts the usage under another period in this window, after a change of the
-// limit. The result is never less than the usage, and less than a unit more; less than
-// three units if the product leaves the exact range.
+// convert counts the usage under another period in this window, after a change of the limit. The result is never less
+// than the usage, and less than a unit more; less than three units if the product leaves the exact range.
 func (w Window) convert(s State, now int64) State {
 	old := w
 	old.Period = s.Period
@@ -125,9 +123,8 @@ func (w Window) convert(s State, now int64) State {
 	return s
 }
 
-// Level returns the sub-units left of a loaded state. The count of a sliding window and
-// the leases of the next one are the estimate at the border, so together they stay below
-// Rate too.
+// Level returns the sub-units left of a loaded state. The count of a sliding window and the leases of the next one are
+// the estimate at the border, so together they stay below Rate too.
 func (w Window) Level(s State, now int64) int64 {
 	if w.Sliding {
 		return w.Cap - max(s.Cur*w.Unit+s.Prev*w.weight(s, now), (s.Cur+s.Next)*w.Unit)
@@ -135,8 +132,8 @@ func (w Window) Level(s State, now int64) int64 {
 	return w.Rate - s.Cur
 }
 
-// Apply runs op on a window at now and reports whether the state must be
-// written. A state with Born 0 is an empty window.
+// Apply runs op on a window at now and reports whether the state must be written. A state with Born 0 is an empty
+// window.
 func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	written := s.Born != 0 && s.Kind == w.kind()
 	s = w.Load(s, now)
@@ -218,8 +215,8 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 // low returns a floor, at most half of Rate, as of a bucket.
 func (w Window) low(floor int64) int64 { return min(floor, w.Rate/2) }
 
-// add debits units of a window. It returns false for a window before the last, which no
-// longer counts. The level stays above -Cap.
+// add debits units of a window. It returns false for a window before the last, which no longer counts. The level stays
+// above -Cap.
 func (w Window) add(s *State, n, win, at int64) bool {
 	if win <= 0 || win >= s.Win {
 		room := floorDiv(w.Level(*s, at)+w.Cap, w.Unit)
@@ -238,16 +235,15 @@ func (w Window) add(s *State, n, win, at int64) bool {
 	return true
 }
 
-// takesBack reports whether leased units that the sender returns were counted in this
-// state and not taken back before. Their window is this one, the last or the next. A
-// batch that is sent again after its envelope was lost would give them back twice.
+// takesBack reports whether leased units that the sender returns were counted in this state and not taken back before.
+// Their window is this one, the last or the next. A batch that is sent again after its envelope was lost would give
+// them back twice.
 func (w Window) takesBack(s State, op Op) bool {
 	return !op.Lost && !op.Broken && op.View.Born == s.Born && op.Gen >= s.Win-1 && op.Gen <= s.Win+1
 }
 
-// refund takes units off their window, not below zero, and reports whether that changed
-// the state. If the window is unknown, it takes them off this one, as far as it has
-// counted as many, and the rest off the last one.
+// refund takes units off their window, not below zero, and reports whether that changed the state. If the window is
+// unknown, it takes them off this one, as far as it has counted as many, and the rest off the last one.
 func (w Window) refund(s *State, n, win int64) bool {
 	before, here := *s, int64(0)
 	if win > s.Win { // leased of the next window, before the limit was lowered
@@ -273,8 +269,8 @@ func (w Window) refund(s *State, n, win int64) bool {
 	return *s != before
 }
 
-// setPrev corrects the count of the last window, and the units carried from it: more units above Rate are debt too, and of fewer
-// units the debt goes first.
+// setPrev corrects the count of the last window, and the units carried from it: more units above Rate are debt too, and
+// of fewer units the debt goes first.
 func (w Window) setPrev(s *State, prev int64) {
 	switch more := prev - max(w.Rate, s.Prev); {
 	case w.Sliding:
@@ -296,8 +292,8 @@ func floorDiv(a, b int64) int64 {
 	return a / b
 }
 
-// merge takes the history with more usage, as a bucket's merge does, if the sender's
-// view is of this window. Any other view is void.
+// merge takes the history with more usage, as a bucket's merge does, if the sender's view is of this window. Any other
+// view is void.
 func (w Window) merge(s *State, op Op, now int64) bool {
 	v := op.View
 	if v.Born == 0 || v.At <= s.Reset || w.Number(v.At) != s.Win {
@@ -324,8 +320,8 @@ func (w Window) merge(s *State, op Op, now int64) bool {
 	return true
 }
 
-// counted returns the units that a view's window had counted. The level of a sliding
-// window is the lower of two: see Level.
+// counted returns the units that a view's window had counted. The level of a sliding window is the lower of two: see
+// Level.
 func (w Window) counted(v View) int64 {
 	used := w.Cap - min(max(v.Level, -3*w.Cap), w.Cap)
 	if w.Sliding {
@@ -334,9 +330,9 @@ func (w Window) counted(v View) int64 {
 	return min(max(ceilDiv(max(used, 0), w.Unit), 0), w.most())
 }
 
-// Rise returns the two parts of a view's Level of a sliding window. The level is the lower
-// one: est, to which the units of the last window come back, or top, which stays until the
-// window ends, unless units are returned. Both are Level of a fixed window.
+// Rise returns the two parts of a view's Level of a sliding window. The level is the lower one: est, to which the units
+// of the last window come back, or top, which stays until the window ends, unless units are returned. Both are Level of
+// a fixed window.
 func (w Window) Rise(v View) (est, top int64) {
 	if !w.Sliding {
 		return v.Level, v.Level
@@ -360,9 +356,9 @@ func (w Window) retry(s State, n, at int64) int64 {
 	}
 }
 
-// TTL returns the ms for which a state written at now must be kept: to the end of the
-// window after its own, since late units still change it, and one window longer if the
-// next window begins with units. It adds the longest lease and freeze.
+// TTL returns the ms for which a state written at now must be kept: to the end of the window after its own, since late
+// units still change it, and one window longer if the next window begins with units. It adds the longest lease and
+// freeze.
 func (w Window) TTL(s State, now int64) int64 {
 	last := s.Win + 2
 	if s.Debt+s.Next > 0 {

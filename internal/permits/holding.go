@@ -1,9 +1,10 @@
 package permits
 
-// Holding is the part of a key that one process holds, and the calls that use it or wait for it. The zero Holding holds nothing.
+// Holding is the part of a key that one process holds, and the calls that use it or wait for it. The zero Holding holds
+// nothing.
 //
-// Its caller keeps it behind a lock. After each event it takes the calls from Next and Denied until there is none, and then calls
-// Settle. Two events need none of this: an Acquire that returns Held, and a Release that returns false.
+// Its caller keeps it behind a lock. After each event it takes the calls from Next and Denied until there is none, and
+// then calls Settle. Two events need none of this: an Acquire that returns Held, and a Release that returns false.
 type Holding struct {
 	permits int64 // usable; calls in flight use some of them
 	used    int64 // by the calls in flight; more than permits if calls were admitted without
@@ -60,7 +61,8 @@ const (
 	Fallback
 )
 
-// Take is Acquire in a process that is a member, in a session. It returns false, without an effect, if Acquire must decide.
+// Take is Acquire in a process that is a member, in a session. It returns false, without an effect, if Acquire must
+// decide.
 func (h *Holding) Take(session uint64, n int64) bool {
 	if h.waiting.first != nil || n > h.permits-h.used || h.session != session {
 		return false
@@ -76,8 +78,8 @@ func (h *Holding) Take(session uint64, n int64) bool {
 	return true
 }
 
-// Acquire admits a call for n permits that the process has at hand. Otherwise it has no effect but on the demand, and the call may
-// Wait.
+// Acquire admits a call for n permits that the process has at hand. Otherwise it has no effect but on the demand, and
+// the call may Wait.
 func (h *Holding) Acquire(c *Conditions, n, now int64) Admission {
 	h.came += n
 	if h.asks < mostCredit {
@@ -145,8 +147,8 @@ func (h *Holding) Hurry(w *Waiter) {
 	w.Once = true
 }
 
-// Leave takes a call out of the queue. It reports false if the call does not wait any more. The call pays for the give-back of the
-// permits that it may have asked for.
+// Leave takes a call out of the queue. It reports false if the call does not wait any more. The call pays for the
+// give-back of the permits that it may have asked for.
 func (h *Holding) Leave(w *Waiter) bool {
 	if !w.in {
 		return false
@@ -172,8 +174,9 @@ func (h *Holding) Next(c *Conditions, now int64) *Waiter {
 	return w
 }
 
-// Denied takes a call out of the queue that does not wait for a second answer, or that no answer will come to. It is called after each
-// event, so it looks at no call that cannot be denied: the calls that an answer was told to come before the others.
+// Denied takes a call out of the queue that does not wait for a second answer, or that no answer will come to. It is
+// called after each event, so it looks at no call that cannot be denied: the calls that an answer was told to come
+// before the others.
 func (h *Holding) Denied(c *Conditions, now int64) *Waiter {
 	large := h.waiting.largest > c.Limit
 	if !large && h.waiting.once == 0 {
@@ -190,14 +193,15 @@ func (h *Holding) Denied(c *Conditions, now int64) *Waiter {
 	return nil
 }
 
-// Idle reports whether the holding may be forgotten: it would say no more than a new one. While the process is not a member, a
-// holding that went back is kept: Redis may be about to lose the give-back in a failover.
+// Idle reports whether the holding may be forgotten: it would say no more than a new one. While the process is not a
+// member, a holding that went back is kept: Redis may be about to lose the give-back in a failover.
 func (h *Holding) Idle(c *Conditions, now int64) bool {
 	return h.booked == 0 && h.used == 0 && h.waiting.first == nil && !h.queued && !h.flying && !h.tells && len(h.claims) == 0 &&
 		now >= h.scarce && now >= h.learns && now-h.rateAt >= second && (h.number == 0 || c.Live(now) && now-h.sentAt >= recent)
 }
 
-// Unused reports whether no call and no op needs the holding. One that is forgotten before it is Idle may cost a message more.
+// Unused reports whether no call and no op needs the holding. One that is forgotten before it is Idle may cost a
+// message more.
 func (h *Holding) Unused() bool {
 	return h.booked == 0 && h.used == 0 && h.waiting.first == nil && !h.queued && !h.flying && !h.resets && len(h.claims) == 0
 }

@@ -1,7 +1,7 @@
 package permits
 
-// Lane is the way of one process to one tag: the keys with an op to send, and the message in flight. There is one at a time. K is
-// the caller's name of a holding. The zero Lane has nothing to send.
+// Lane is the way of one process to one tag: the keys with an op to send, and the message in flight. There is one at a
+// time. K is the caller's name of a holding. The zero Lane has nothing to send.
 type Lane[K any] struct {
 	due      []K
 	flying   bool
@@ -15,8 +15,8 @@ type Lane[K any] struct {
 const (
 	// MaxOps is the most ops of a message.
 	MaxOps = 64
-	// recent is the time for which Redis must know the last message of a process that holds nothing. A process that is often
-	// silent would else report a loss of long ago, and Redis would learn again.
+	// recent is the time for which Redis must know the last message of a process that holds nothing. A process that is
+	// often silent would else report a loss of long ago, and Redis would learn again.
 	recent = 10 * second
 )
 
@@ -26,8 +26,8 @@ func (l *Lane[K]) Add(k K) { l.due = append(l.due, k) }
 // Due reports whether a message can be sent.
 func (l *Lane[K]) Due() bool { return !l.flying && len(l.due) > 0 }
 
-// Take begins a message, and returns its keys. The caller adds an op for each. A lost message is never sent again as it is: each
-// attempt has a number of its own, so Redis applies none after its successor.
+// Take begins a message, and returns its keys. The caller adds an op for each. A lost message is never sent again as it
+// is: each attempt has a number of its own, so Redis applies none after its successor.
 func (l *Lane[K]) Take(process string, period, now int64) (Message, []K) {
 	n := min(MaxOps, len(l.due))
 	keys := l.due[:n:n]
@@ -41,8 +41,8 @@ func (l *Lane[K]) Take(process string, period, now int64) (Message, []K) {
 	return m, keys
 }
 
-// Answered ends the message in flight. The caller has given each reply to its holding, so that no op is made of a holding without
-// it; held is the sum of Heard.Held.
+// Answered ends the message in flight. The caller has given each reply to its holding, so that no op is made of a
+// holding without it; held is the sum of Heard.Held.
 func (l *Lane[K]) Answered(m Message, a Answer, held int, now int64) {
 	l.flying = false
 	l.after, l.epoch, l.answered = m.Number, a.Epoch, now
@@ -52,6 +52,6 @@ func (l *Lane[K]) Answered(m Message, a Answer, held int, now int64) {
 // Lost ends the message in flight without an answer. The caller has told each holding, and adds the keys again.
 func (l *Lane[K]) Lost() { l.flying = false }
 
-// Rename begins the messages of a new identity. The caller drops the answer to the message in flight, as if it were lost. It
-// renames all holdings of the tag.
+// Rename begins the messages of a new identity. The caller drops the answer to the message in flight, as if it were
+// lost. It renames all holdings of the tag.
 func (l *Lane[K]) Rename() { l.after, l.held = 0, 0 }

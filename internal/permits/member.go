@@ -1,10 +1,11 @@
 package permits
 
-// Member is the membership of one process in its fleet, by its heartbeats. Times are ns. The zero Member, with a period, is not
-// a member yet.
+// Member is the membership of one process in its fleet, by its heartbeats. Times are ns. The zero Member, with a
+// period, is not a member yet.
 //
-// A process is a member for 1.8 periods from the sending of its last answered heartbeat. Others take it as dead after they have
-// seen the same heartbeat for 1.8 periods on their own clocks. So it stops first, and Redis's clock has no part in it.
+// A process is a member for 1.8 periods from the sending of its last answered heartbeat. Others take it as dead after
+// they have seen the same heartbeat for 1.8 periods on their own clocks. So it stops first, and Redis's clock has no
+// part in it.
 type Member struct {
 	Period int64 // from one heartbeat to the next; the same in the whole fleet
 
@@ -42,7 +43,8 @@ func (m *Member) Standing() Standing {
 	return s
 }
 
-// Loss notes that Redis has lost something: see Reply.Lost. The next heartbeat tells it, so that all processes tell their holdings.
+// Loss notes that Redis has lost something: see Reply.Lost. The next heartbeat tells it, so that all processes tell
+// their holdings.
 func (m *Member) Loss() { m.tells++ }
 
 // Beat returns the part of the heartbeat that is sent now.
@@ -55,8 +57,8 @@ func (m *Member) Beat(now int64) Pulse {
 // Missed notes that a heartbeat got no answer. The process may have told the losses, and tells them again.
 func (m *Member) Missed(p Pulse) { m.tells += p.Losses }
 
-// Beaten takes the answer to a heartbeat: the losses of the fleet, and the last heartbeat of each suspect. It reports whether all
-// holdings must be told again, because the process was away or Redis has lost something.
+// Beaten takes the answer to a heartbeat: the losses of the fleet, and the last heartbeat of each suspect. It reports
+// whether all holdings must be told again, because the process was away or Redis has lost something.
 func (m *Member) Beaten(p Pulse, sent, now, losses int64, beats []int64) (again bool) {
 	if late := !m.answers || now >= m.alive+m.life()-margin; late && !m.broken {
 		m.broken, m.touched = true, m.alive
@@ -83,8 +85,8 @@ func (m *Member) Beaten(p Pulse, sent, now, losses int64, beats []int64) (again 
 	return again
 }
 
-// Touched returns the time for Holding.Tell after Beaten. It is now, or the time before a cut-off: a failover in the meantime may
-// have lost the last messages before it.
+// Touched returns the time for Holding.Tell after Beaten. It is now, or the time before a cut-off: a failover in the
+// meantime may have lost the last messages before it.
 func (m *Member) Touched() int64 { return m.touched }
 
 // Rename begins a new identity. The process is not a member until a heartbeat of it is answered.

@@ -9,13 +9,14 @@ var ErrStale = errors.New("hybridlimit: a message of permits came after its succ
 const (
 	// Second is the time for which a refused process makes a key scarce.
 	Second = 1_000_000
-	// Starves is the time after a refusal in which other processes leave free permits to a process that has had none for a second.
-	// It is the longest time between two asks of a call that waits, so that a starving process counts as one without a gap.
+	// Starves is the time after a refusal in which other processes leave free permits to a process that has had none
+	// for a second. It is the longest time between two asks of a call that waits, so that a starving process counts as
+	// one without a gap.
 	Starves = Second * 5 / 4
 	// Hour is the time after which Redis forgets the number of a silent process.
 	Hour = 3600 * Second
-	// HeldTTL is the expiry of a key at which a process holds permits. Each process tells its holding every 30 minutes, so the key
-	// outlives a step of Redis's clock by an hour.
+	// HeldTTL is the expiry of a key at which a process holds permits. Each process tells its holding every 30 minutes,
+	// so the key outlives a step of Redis's clock by an hour.
 	HeldTTL = 2 * Hour
 	// MaxLimit is the largest limit of an op. It stands for Unlimited, too.
 	MaxLimit = 1 << 51
@@ -25,14 +26,14 @@ const (
 	MemoryTTL = 24 * Hour
 	// MaxPeriod is the longest period of the heartbeats.
 	MaxPeriod = 60 * Second
-	// MaxHolders is the most holders of a reply, and the most claims of an op. Of more holders, each second names others.
+	// MaxHolders is the most holders of a reply, and the most claims of an op. Of more holders, each second names
+	// others.
 	MaxHolders = 64
 	// LearnPeriods is the number of periods for which Redis learns.
 	LearnPeriods = 3
 )
 
-// Op is the part of a message about one key. Its counts are absolute, so a lost
-// answer needs no repair.
+// Op is the part of a message about one key. Its counts are absolute, so a lost answer needs no repair.
 type Op struct {
 	Limit  int64   // permits of the key, as the process knows them
 	Keep   int64   // permits that the process keeps, its running calls among them
@@ -46,8 +47,8 @@ type Op struct {
 	Claims []Claim // holdings of dead processes, to take off
 }
 
-// Claim names the holding of a dead process by the message that wrote it. A
-// holding that a later message wrote is not taken off.
+// Claim names the holding of a dead process by the message that wrote it. A holding that a later message wrote is not
+// taken off.
 type Claim struct {
 	Process string // that is dead
 	Number  int64  // of the message
@@ -65,8 +66,7 @@ type Reply struct {
 	Holders  []Claim // the other holders, if not all of Want was granted
 }
 
-// Message has ops of one process for the keys of one tag. The names of the keys,
-// all different, go beside it.
+// Message has ops of one process for the keys of one tag. The names of the keys, all different, go beside it.
 type Message struct {
 	Process string // letters, digits, '-' and '_'
 	Number  int64  // greater in each attempt to send; 1 or more

@@ -2,8 +2,8 @@ package permits
 
 import "math"
 
-// Settle decides whether an op is due. If it returns true, the caller adds the key to its lane, once. Settle is also called at
-// the time that Wake returns.
+// Settle decides whether an op is due. If it returns true, the caller adds the key to its lane, once. Settle is also
+// called at the time that Wake returns.
 func (h *Holding) Settle(c *Conditions, now int64) bool {
 	h.wake = 0
 	if now >= h.scarce {
@@ -35,15 +35,14 @@ func (h *Holding) Settle(c *Conditions, now int64) bool {
 // Wake returns the time (ns) at which Settle must be called again without another event; 0: never.
 func (h *Holding) Wake() int64 { return h.wake }
 
-// at plans Settle for a time.
 func (h *Holding) at(t int64) {
 	if h.wake == 0 || t < h.wake {
 		h.wake = t
 	}
 }
 
-// Tell makes an op due: the holding must be told again. One that went back not long before a time is told too, because a Redis that
-// lost the give-back still has it. The time is now, or that of Member.Touched.
+// Tell makes an op due: the holding must be told again. One that went back not long before a time is told too, because
+// a Redis that lost the give-back still has it. The time is now, or that of Member.Touched.
 func (h *Holding) Tell(at int64) {
 	if h.booked > 0 || h.used > 0 || h.flying || h.number > 0 && at-h.sentAt < recent {
 		h.tells = true
@@ -121,8 +120,8 @@ func (h *Holding) returns(c *Conditions, now int64, trim bool) bool {
 	return c.Ends || h.pays(&h.gives, now)
 }
 
-// leave takes permits above the process's part of the limit out of use while another process starves, before a call can use them
-// again.
+// leave takes permits above the process's part of the limit out of use while another process starves, before a call can
+// use them again.
 func (h *Holding) leave(c *Conditions, now int64) {
 	if now >= h.leaves {
 		h.leaves = 0
@@ -131,8 +130,8 @@ func (h *Holding) leave(c *Conditions, now int64) {
 	}
 }
 
-// listens reports whether an op is due only for its answer: does another process starve? Without it, a process whose calls always find
-// permits would send nothing. Calls that needed no ask have paid for it.
+// listens reports whether an op is due only for its answer: does another process starve? Without it, a process whose
+// calls always find permits would send nothing. Calls that needed no ask have paid for it.
 func (h *Holding) listens(now int64) bool {
 	every := int64(listen)
 	if h.plenty {
@@ -162,8 +161,8 @@ func (h *Holding) pays(credit *int8, now int64) bool {
 	return true
 }
 
-// keeps returns the permits that the process has use for. Of a first call for several permits it keeps none, so that two
-// processes do not each gather a part: the op asks for all of them.
+// keeps returns the permits that the process has use for. Of a first call for several permits it keeps none, so that
+// two processes do not each gather a part: the op asks for all of them.
 func (h *Holding) keeps(c *Conditions, now int64) int64 {
 	if h.waiting.first != nil || now < h.scarce || c.Exact || h.rate*h.spareFor() < 1 {
 		return h.used
@@ -172,8 +171,8 @@ func (h *Holding) keeps(c *Conditions, now int64) int64 {
 	return max(h.used, min(h.permits, h.used+spare))
 }
 
-// spareFor is the time (s) for whose arrivals a process may have spare permits. A spare permit that no call uses for as long goes
-// back.
+// spareFor is the time (s) for whose arrivals a process may have spare permits. A spare permit that no call uses for as
+// long goes back.
 func (h *Holding) spareFor() float64 {
 	if h.plenty {
 		return 1

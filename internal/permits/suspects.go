@@ -19,8 +19,8 @@ type look struct {
 	dead  bool
 }
 
-// suspected returns the time for which a refusal is a reason to look at the holders that it named: until the life of a holding is
-// seen to pass between two heartbeats, also if no other call comes.
+// suspected returns the time for which a refusal is a reason to look at the holders that it named: until the life of a
+// holding is seen to pass between two heartbeats, also if no other call comes.
 func suspected(period int64) int64 { return 2*period + life(period) }
 
 // Suspect notes the holders that a refusal named.
@@ -35,8 +35,8 @@ func (m *Member) Suspect(holders []Claim, now int64) {
 	}
 }
 
-// suspects returns the processes to look at. The first are those whose heartbeat did not change, and then those at which the last
-// look is the oldest.
+// suspects returns the processes to look at. The first are those whose heartbeat did not change, and then those at
+// which the last look is the oldest.
 func (m *Member) suspects(now int64) []string {
 	maps.DeleteFunc(m.looks, func(_ string, l look) bool { return now-l.named > suspected(m.Period) })
 	if len(m.looks) == 0 {
@@ -53,7 +53,8 @@ func (m *Member) suspects(now int64) []string {
 	return all[:min(len(all), MaxSuspects)]
 }
 
-// look notes the last heartbeat of a suspect. A holder is dead if its heartbeat has not changed for as long as a holding lives.
+// look notes the last heartbeat of a suspect. A holder is dead if its heartbeat has not changed for as long as a
+// holding lives.
 func (m *Member) look(process string, beat, sent, now int64) {
 	l, ok := m.looks[process]
 	if !ok {
@@ -66,7 +67,8 @@ func (m *Member) look(process string, beat, sent, now int64) {
 	m.looks[process] = l
 }
 
-// Dead reports whether a process is dead, by the last look at it, if that was sent after a time (ns): see Holding.Accuse.
+// Dead reports whether a process is dead, by the last look at it, if that was sent after a time (ns): see
+// Holding.Accuse.
 func (m *Member) Dead(process string, heard int64) bool {
 	l := m.looks[process]
 	return l.dead && l.sent >= heard

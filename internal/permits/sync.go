@@ -2,7 +2,8 @@ package permits
 
 import "slices"
 
-// Op returns the op of the holding for the message that is sent now. Permits that it does not keep are not used until the answer.
+// Op returns the op of the holding for the message that is sent now. Permits that it does not keep are not used until
+// the answer.
 func (h *Holding) Op(c *Conditions, now int64) Op {
 	h.smooth(now)
 	live := h.live(c, now)
@@ -94,8 +95,9 @@ func (h *Holding) Hear(c *Conditions, op Op, r Reply, number, now int64, jitter 
 	return e
 }
 
-// gap returns the time (ns) until the next ask and the next give-back, in which several calls come that can share an op. It grows
-// evenly with the calls: a process with few calls would save few ops by a wait, and its waiting calls need the permits of others.
+// gap returns the time (ns) until the next ask and the next give-back, in which several calls come that can share an
+// op. It grows evenly with the calls: a process with few calls would save few ops by a wait, and its waiting calls need
+// the permits of others.
 func (h *Holding) gap() float64 {
 	alone := 1.5 // calls in a gap too short for a wait
 	if h.plenty {
@@ -125,10 +127,10 @@ func (h *Holding) refused(op Op, r Reply, refused bool, now int64, jitter float6
 // Holders returns the holders that the last refusal named, for Member.Suspect.
 func (h *Holding) Holders() []Claim { return h.holders }
 
-// Accuse takes the holdings of dead processes off with the next op. It is called after each heartbeat for a holding that was
-// refused, until it reports that the refusal is too old. dead reports whether a process is dead by a look that was sent after the
-// message of the holding was heard of. An earlier look may have missed the heartbeat with which the holder came back before that
-// message: its permits would be taken off while its calls run.
+// Accuse takes the holdings of dead processes off with the next op. It is called after each heartbeat for a holding
+// that was refused, until it reports that the refusal is too old. dead reports whether a process is dead by a look that
+// was sent after the message of the holding was heard of. An earlier look may have missed the heartbeat with which the
+// holder came back before that message: its permits would be taken off while its calls run.
 func (h *Holding) Accuse(c *Conditions, now int64, dead func(process string, heard int64) bool) (more bool) {
 	if now-h.holdersAt > suspected(c.Period) {
 		h.holders = nil

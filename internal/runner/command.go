@@ -43,13 +43,12 @@ func newCommand(ctx context.Context, verb, script string, keys []string, argv []
 // here is the key of a context of Here.
 type here struct{}
 
-// Here returns a context whose calls may run on the goroutine of their caller, which
-// saves a goroutine for each. A call then returns at ctx's deadline, at the latest, and
-// may not return when ctx is cancelled.
+// Here returns a context whose calls may run on the goroutine of their caller, which saves a goroutine for each. A call
+// then returns at ctx's deadline, at the latest, and may not return when ctx is cancelled.
 func Here(ctx context.Context) context.Context { return context.WithValue(ctx, here{}, true) }
 
-// do runs a command. If ctx is a message, or one of Here, it runs on this goroutine.
-// Otherwise do returns when ctx ends, at the latest.
+// do runs a command. If ctx is a message, or one of Here, it runs on this goroutine. Otherwise do returns when ctx
+// ends, at the latest.
 func (r *Runner) do(ctx context.Context, cmd redis.Cmder) (err error) {
 	send := r.process
 	m, ok := ctx.(*message)

@@ -13,10 +13,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// Gather sends ops of concurrent callers in common messages (group commit). If no
-// message of a tag is in flight, an op goes out at once, alone. Ops that come while one
-// is in flight go out together when it is back. docs/decisions/0037 has the reasons. A
-// Gather is safe for concurrent use.
+// Gather sends ops of concurrent callers in common messages (group commit). If no message of a tag is in flight, an op
+// goes out at once, alone. Ops that come while one is in flight go out together when it is back. docs/decisions/0037
+// has the reasons. A Gather is safe for concurrent use.
 type Gather struct {
 	runner  *Runner
 	timeout time.Duration
@@ -27,9 +26,9 @@ type Gather struct {
 	alarms  sync.Pool // of *alarm, stopped
 }
 
-// Gather returns a Gather for tags below the given number. Its calls return after
-// timeout, at the latest. breaker returns the breaker of a tag: while it is open, no message of
-// the tag is sent, and calls fail with ErrOpen. Nil: there are no breakers.
+// Gather returns a Gather for tags below the given number. Its calls return after timeout, at the latest. breaker
+// returns the breaker of a tag: while it is open, no message of the tag is sent, and calls fail with ErrOpen. Nil:
+// there are no breakers.
 func (r *Runner) Gather(tags int, timeout time.Duration, breaker func(tag int) *circuit.Breaker) *Gather {
 	if breaker == nil {
 		breaker = func(int) *circuit.Breaker { return nil }
@@ -40,13 +39,11 @@ func (r *Runner) Gather(tags int, timeout time.Duration, breaker func(tag int) *
 // ErrOpen is the error of a message that is not sent, because a breaker is open.
 var ErrOpen = errors.New("the breaker is open, because Redis did not answer")
 
-// Ask runs an op of a tag, without an envelope. It returns the answer and its time, in
-// µs of Redis time.
+// Ask runs an op of a tag, without an envelope. It returns the answer and its time, in µs of Redis time.
 //
-// Each op is in one message, which is sent once. If the message gets no answer, every
-// caller in it gets the error, and each op may or may not have been applied. If ctx ends
-// before the message is sent, the op is not sent. The end of ctx concerns no other
-// caller. An op that Redis refuses refuses no other op.
+// Each op is in one message, which is sent once. If the message gets no answer, every caller in it gets the error, and
+// each op may or may not have been applied. If ctx ends before the message is sent, the op is not sent. The end of ctx
+// concerns no other caller. An op that Redis refuses refuses no other op.
 func (g *Gather) Ask(ctx context.Context, tag int, op wire.Op) (wire.Answer, int64, error) {
 	s := g.slots[tag].Load()
 	if s == nil {
@@ -81,20 +78,18 @@ func (g *Gather) ask(ctx context.Context, s *slot, op wire.Op) (wire.Answer, int
 	return g.wait(ctx, s, m, caller, send)
 }
 
-// send sends m, if it is not nil, and then the messages that wait, until none does.
-// Call it only between Begin and Done.
+// send sends m, if it is not nil, and then the messages that wait, until none does. Call it only between Begin and
+// Done.
 func (g *Gather) send(s *slot, m *message) {
 	if m != nil {
 		g.runner.calls.Add(1)
-		go g.sendAll(s, m)
-	}
-}
-
-func (g *Gather) sendAll(s *slot, m *message) {
-	defer g.runner.calls.Done()
-	for ; m != nil; m = s.landed(m) {
-		g.carry(s, m)
-		runtime.Gosched() // callers that ask again at once are in the next message
+		go func() {
+			defer g.runner.calls.Done()
+			for m := m; m != nil; m = s.landed(m) {
+				g.carry(s, m)
+				runtime.Gosched() // callers that ask again at once are in the next message
+			}
+		}()
 	}
 }
 
@@ -156,8 +151,9 @@ func (g *Gather) carry(s *slot, m *message) {
 	call.End(took, Health(m.err, took, g.timeout))
 }
 
-// Health returns what the end of a message says about Redis, for circuit.Call.End. A message that Redis refused is answered. One
-// whose time-out came late by a quarter says that this process had no processor time, and nothing about Redis.
+// Health returns what the end of a message says about Redis, for circuit.Call.End. A message that Redis refused is
+// answered. One whose time-out came late by a quarter says that this process had no processor time, and nothing about
+// Redis.
 func Health(err error, took, timeout time.Duration) error {
 	switch {
 	case errors.Is(err, wire.ErrRefused):
@@ -178,8 +174,7 @@ func (g *Gather) carried(m *message) {
 	}
 }
 
-// carryHere is carry on the goroutine of the only caller. It returns at the message's
-// deadline, at the latest.
+// carryHere is carry on the goroutine of the only caller. It returns at the message's deadline, at the latest.
 func (g *Gather) carryHere(s *slot, m *message) {
 	m.strict = true
 	a := g.alarm(m)
@@ -201,12 +196,5 @@ func (g *Gather) batch(m *message, ops []wire.Op) (wire.Reply, error) {
 		keys, texts = wire.EncodeBatch(wire.Envelope{}, ops)
 		argv = boxed(texts)
 	}
-	reply, err := g.runner.batch(m, keys, argv, ops)
-	if err == nil {
-		err = reply.Check(wire.Envelope{}, ops)
-	}
-	if err != nil {
-		return wire.Reply{}, err
-	}
-	return reply, nil
+	return g.runner.batch(m, keys, argv, ops, func(reply wire.Reply) error { return reply.Check(wire.Envelope{}, ops) })
 }

@@ -3,9 +3,7 @@ package runner
 import (
 	"context"
 	"net"
-	"runtime"
 	"sync"
-	"weak"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,29 +12,26 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Bounds of a server's replies. go-redis allocates memory for the number of values
-// that a reply announces. So the reply to each command is bounded by the largest
-// reply that Redis can give to it.
+// Bounds of a server's replies. go-redis allocates memory for the number of values that a reply announces. So the reply
+// to each command is bounded by the largest reply that Redis can give to it.
 const (
 	// HELLO: a map of seven entries, and the list of modules.
 	greetingValues = 1024
 	levels         = 16 // enough for HELLO (5) and COMMAND (10)
 
-	// CLUSTER SLOTS: at most one range for each slot. A range has its bounds and
-	// its nodes. A node has at most an address, a port, an id, and host names.
+	// CLUSTER SLOTS: at most one range for each slot. A range has its bounds and its nodes. A node has at most an
+	// address, a port, an id, and host names.
 	nodesOfRange = 7
 	valuesOfNode = 9
 	mapValues    = lua.MaxTags * (3 + nodesOfRange*valuesOfNode)
 	mapBytes     = 64 << 20
 
-	// Commands of other users of the client. Redis has at most 2³² values in a
-	// key, and Lua nests 8000 deep.
+	// Commands of other users of the client. Redis has at most 2³² values in a key, and Lua nests 8000 deep.
 	othersValues = 1 << 32
 	othersBytes  = 1 << 40
 	othersLevels = 10_000
 
-	// Push messages for other users of the client: a published message, or an
-	// invalidation of keys.
+	// Push messages for other users of the client: a published message, or an invalidation of keys.
 	pushValues = 1 << 20
 	pushBytes  = 1 << 30
 )
@@ -56,8 +51,8 @@ var rules = &respguard.Rules{
 // command is the first two words of a command. The guard sees 64 bytes of them.
 type command struct{ verb, word string }
 
-// known maps the commands of this library, and those that go-redis sends for it,
-// to their class. A verb without a word stands for every command of that verb.
+// known maps the commands of this library, and those that go-redis sends for it, to their class. A verb without a word
+// stands for every command of that verb.
 var known = func() map[command]respguard.Class {
 	m := map[command]respguard.Class{
 		{"hello", ""}: respguard.Short, {"auth", ""}: respguard.Short, {"select", ""}: respguard.Short,
@@ -82,8 +77,7 @@ var known = func() map[command]respguard.Class {
 // alone maps commands of one word to their class. go-redis sends them by itself.
 var alone = map[string]respguard.Class{"ping": respguard.Short, "command": respguard.Map}
 
-// classOf returns the class of a command. An unknown command belongs to another
-// user of the client.
+// classOf returns the class of a command. An unknown command belongs to another user of the client.
 func classOf(verb, word []byte) respguard.Class {
 	if len(word) == 0 {
 		if c, ok := alone[string(verb)]; ok {
@@ -99,9 +93,8 @@ func classOf(verb, word []byte) respguard.Class {
 	return respguard.Other
 }
 
-// guard guards all connections that a client dials from now on. Replies to other
-// users of the client stay as they are. A client of another type than go-redis's
-// own gets no guard.
+// guard guards all connections that a client dials from now on. Replies to other users of the client stay as they are.
+// A client of another type than go-redis's own gets no guard.
 func guard(rdb redis.UniversalClient) {
 	switch c := rdb.(type) {
 	case *redis.Client:
@@ -119,8 +112,8 @@ func guard(rdb redis.UniversalClient) {
 	}
 }
 
-// over returns a cancelled context. With it, ForEachShard of a ClusterClient asks
-// no server and visits only the nodes that the client already knows.
+// over returns a cancelled context. With it, ForEachShard of a ClusterClient asks no server and visits only the nodes
+// that the client already knows.
 func over() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -138,22 +131,17 @@ func guardNode(c *redis.Client) {
 	}
 }
 
-// guardedClients holds weak pointers to the clients that have a guard, so that a
-// client gets one guard, however many limiters use it.
+// guardedClients holds the clients that have a guard, so that a client gets one guard, however many limiters use it.
 var guardedClients sync.Map
 
 // first reports whether c had no guard yet, and marks c as guarded.
 func first[T any](c *T) bool {
-	key := any(weak.Make(c))
-	_, had := guardedClients.LoadOrStore(key, nil)
-	if !had {
-		runtime.AddCleanup(c, func(key any) { guardedClients.Delete(key) }, key)
-	}
+	_, had := keep(&guardedClients, c, nil)
 	return !had
 }
 
 // guardHook guards each connection when it is dialled. It changes nothing else.
-type guardHook struct{}
+type guardHook struct{ pass }
 
 // DialHook implements redis.Hook.
 func (guardHook) DialHook(next redis.DialHook) redis.DialHook {
@@ -164,12 +152,4 @@ func (guardHook) DialHook(next redis.DialHook) redis.DialHook {
 		}
 		return respguard.Wrap(conn, rules), nil
 	}
-}
-
-// ProcessHook implements redis.Hook.
-func (guardHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-// ProcessPipelineHook implements redis.Hook.
-func (guardHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }

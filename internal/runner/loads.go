@@ -3,40 +3,34 @@ package runner
 import (
 	"context"
 	"errors"
-	"runtime"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/redis/go-redis/v9"
 )
 
 const (
-	// loadEvery is the shortest time between the beginnings of two loads of one
-	// target, if Redis has not answered the first with success.
+	// loadEvery is the shortest time between the beginnings of two loads of one target, if Redis has not answered the
+	// first with success.
 	loadEvery = time.Second
-	// loadsKept is the number of targets above which old ones are forgotten. It
-	// bounds memory when the nodes of a cluster change their addresses.
+	// loadsKept is the number of targets above which old ones are forgotten. It bounds memory when the nodes of a
+	// cluster change their addresses.
 	loadsKept = 64
-	// loadForgotten is the age of a target that may be forgotten. It is longer than
-	// a command takes.
+	// loadForgotten is the age of a target that may be forgotten. It is longer than a command takes.
 	loadForgotten = time.Minute
 )
 
-// loads decides which call sends the source of a script or of the library to Redis.
-// A source has about 35 kB, and after a failover each of thousands of calls finds it
-// missing. For each target:
+// loads decides which call sends the source of a script or of the library to Redis. A source has about 35 kB, and after
+// a failover each of thousands of calls finds it missing. For each target:
 //
-//   - One load is in progress at a time. The other calls wait for its end, or for
-//     their own.
-//   - After a load that Redis answered with success, the next one follows only a
-//     call that was sent after that answer and still found the code missing. So
-//     Redis has lost the code again.
-//   - After any other load, the next one begins loadEvery after its beginning.
-//     Until then, calls that find the code missing get the error of that load.
-//   - Loads on all nodes, for a node that the client does not report, begin
-//     loadEvery apart. Calls go on without one.
+//   - One load is in progress at a time. The other calls wait for its end, or for their own.
+//   - After a load that Redis answered with success, the next one follows only a call that was sent after that answer
+//     and still found the code missing. So Redis has lost the code again.
+//   - After any other load, the next one begins loadEvery after its beginning. Until then, calls that find the code
+//     missing get the error of that load.
+//   - Loads on all nodes, for a node that the client does not report, begin loadEvery apart. Calls go on without one.
 //
 // All runners of a client share its loads. Safe for concurrent use.
 type loads struct {
@@ -69,33 +63,7 @@ type load struct {
 	over   chan struct{} // closed at the end
 }
 
-// loaded maps a weak pointer to each live client to its loads.
-var loaded sync.Map
-
-// loadsOf returns the loads of a client. Runners of one client share them, unless
-// its type is unknown.
-func loadsOf(rdb redis.UniversalClient) *loads {
-	switch c := rdb.(type) {
-	case *redis.Client:
-		return sharedLoads(c)
-	case *redis.ClusterClient:
-		return sharedLoads(c)
-	case *redis.Ring:
-		return sharedLoads(c)
-	}
-	return newLoads()
-}
-
 func newLoads() *loads { return &loads{of: map[target]*turns{}} }
-
-func sharedLoads[T any](client *T) *loads {
-	key := weak.Make(client)
-	got, had := loaded.LoadOrStore(key, newLoads())
-	if !had {
-		runtime.AddCleanup(client, func(key weak.Pointer[T]) { loaded.Delete(key) }, key)
-	}
-	return got.(*loads)
-}
 
 // time returns the time of these loads. A call reads it before it is sent.
 func (l *loads) time() uint64 { return l.ended.Load() }
@@ -107,10 +75,9 @@ type turn struct {
 	loaded bool  // the code was loaded after the call was sent
 }
 
-// begin is for a call that was sent at asked or later and found the code missing. If
-// the call has to load the code, the turn has mine. Otherwise begin waits for the
-// end of the load in progress, and the call has to be sent again. The error is
-// ctx's, or has that of a load less than loadEvery ago as its cause.
+// begin is for a call that was sent at asked or later and found the code missing. If the call has to load the code, the
+// turn has mine. Otherwise begin waits for the end of the load in progress, and the call has to be sent again. The
+// error is ctx's, or has that of a load less than loadEvery ago as its cause.
 func (l *loads) begin(ctx context.Context, to target, asked uint64) (turn, error) {
 	for {
 		turn, err := l.next(to, asked)
@@ -142,7 +109,8 @@ func (l *loads) next(to target, asked uint64) (turn, error) {
 	case t.now != nil && recent:
 		return turn{wait: t.now}, nil
 	case t.failed != nil && recent:
-		return turn{}, missingError(t.failed)
+		const text = "hybridlimit: Redis does not have the library's code, and the last attempt to load it failed: %w"
+		return turn{}, fmt.Errorf(text, t.failed)
 	case to.node == everyNode && recent:
 		return turn{loaded: true}, nil
 	}
@@ -169,8 +137,7 @@ func (l *loads) turns(to target) *turns {
 	return t
 }
 
-// inVain notes that a function was not found after loads on its node and on all
-// nodes.
+// inVain notes that a function was not found after loads on its node and on all nodes.
 func (l *loads) inVain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,8 +151,7 @@ func (l *loads) recentlyInVain() bool {
 	return !l.vain.IsZero() && time.Since(l.vain) < loadEvery
 }
 
-// end ends a load. If its context ended before go-redis had a connection, nothing
-// was sent, and the next caller loads.
+// end ends a load. If its context ended before go-redis had a connection, nothing was sent, and the next caller loads.
 func (o *load) end(err error) {
 	l := o.all
 	l.mu.Lock()

@@ -32,10 +32,10 @@ func TestLoadsOfALiveClient(t *testing.T) {
 	a, b := redis.NewClient(&redis.Options{}), redis.NewClient(&redis.Options{})
 	defer a.Close()
 	defer b.Close()
-	if first, again := loadsOf(a), loadsOf(a); first != again {
+	if first, again := memoryOf(a).loads, memoryOf(a).loads; first != again {
 		t.Error("a client has two records of loads")
 	}
-	if loadsOf(a) == loadsOf(b) {
+	if memoryOf(a).loads == memoryOf(b).loads {
 		t.Error("two clients share their loads")
 	}
 }

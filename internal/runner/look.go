@@ -12,15 +12,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// Look reads the state of a key in Redis and converts it to the units of a limit.
-// name is the key's name from lua.Names.State. Look costs three messages and writes
-// nothing.
+// Look reads the state of a key in Redis and converts it to the units of a limit. name is the key's name from
+// lua.Names.State. Look costs three messages and writes nothing.
 func (r *Runner) Look(ctx context.Context, name string, limit hybridlimit.Limit) (hybridlimit.KeyState, error) {
 	if err := limit.Validate(); err != nil {
 		return hybridlimit.KeyState{}, err
 	}
 	if limit.Algorithm == hybridlimit.AlgConcurrent { // Redis has no state of a rate
-		return hybridlimit.KeyState{}, fmt.Errorf("hybridlimit: %w: a limit of calls in flight (%v) has no state of a key of this kind", hybridlimit.ErrUnsupported, limit)
+		const text = "hybridlimit: %w: a limit of calls in flight (%v) has no state of a key of this kind"
+		return hybridlimit.KeyState{}, fmt.Errorf(text, hybridlimit.ErrUnsupported, limit)
 	}
 	k := hybridlimit.KeyState{Limit: limit}
 	if limit.Algorithm == hybridlimit.AlgUnlimited || limit.Algorithm == hybridlimit.AlgBlocked { // Redis has no state
@@ -55,9 +55,8 @@ func (r *Runner) Look(ctx context.Context, name string, limit hybridlimit.Limit)
 	return k, nil
 }
 
-// Stored reads the text of a state in Redis, for wire.DecodeState, and its TTL,
-// which is negative if there is no state. A log has a TTL and no text. Stored costs
-// two messages and needs no Redis rights beyond those of the scripts.
+// Stored reads the text of a state in Redis, for wire.DecodeState, and its TTL, which is negative if there is no state.
+// A log has a TTL and no text. Stored costs two messages and needs no Redis rights beyond those of the scripts.
 func (r *Runner) Stored(ctx context.Context, name string) (text string, ttl time.Duration, err error) {
 	if !r.Begin() {
 		return "", 0, hybridlimit.ErrClosed
@@ -76,8 +75,8 @@ func (r *Runner) Stored(ctx context.Context, name string) (text string, ttl time
 	return text, time.Duration(ms.Val()) * time.Millisecond, nil
 }
 
-// Reset gives a key its full limit again, and returns its state before. name is the key's
-// name from lua.Names.State. It costs the messages of Look, and one more.
+// Reset gives a key its full limit again, and returns its state before. name is the key's name from lua.Names.State. It
+// costs the messages of Look, and one more.
 func (r *Runner) Reset(ctx context.Context, name string, limit hybridlimit.Limit) (before hybridlimit.KeyState, err error) {
 	if before, err = r.Look(ctx, name, limit); err != nil {
 		return before, err

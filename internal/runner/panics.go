@@ -11,23 +11,20 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// WithLogger makes a Runner log panics of go-redis to l. Without it, or with nil,
-// the logger is slog.Default().
+// WithLogger makes a Runner log panics of go-redis to l. Without it, or with nil, the logger is slog.Default().
 func WithLogger(l *slog.Logger) Option { return func(r *Runner) { r.panics.log = l } }
 
 // logEvery is the shortest time between two log lines about panics.
 const logEvery = time.Second
 
-// panics turns panics into errors.
 type panics struct {
 	log *slog.Logger // nil: slog.Default()
 
 	line *sometimes.Line
 }
 
-// catch runs f and turns a panic into an error. go-redis trusts the bytes that it
-// reads, so a false server can make it panic. Such a server may fail a call, but
-// must never end the process.
+// catch runs f and turns a panic into an error. go-redis trusts the bytes that it reads, so a false server can make it
+// panic. Such a server may fail a call, but must never end the process.
 func (p *panics) catch(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

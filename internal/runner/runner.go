@@ -12,21 +12,21 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/permits"
 	"github.com/hybridlimit/hybridlimit/internal/sometimes"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// Runner runs scripts on Redis. Each call is sent once and returns by its
-// deadline. A Runner is safe for concurrent use.
+// Runner runs scripts on Redis. Each call is sent once and returns by its deadline. A Runner is safe for concurrent
+// use.
 type Runner struct {
 	client    redis.UniversalClient
 	process   process // of the client
 	strict    process // of the client, ends at its context's deadline; nil: there is none
 	functions bool    // FCALL, not EVALSHA
-	dials     *dials  // of the client
-	loads     *loads  // of the client
 	panics    panics
+	*memory               // of the client
 	slots     atomic.Bool // see Apart
 
 	mu     sync.Mutex // guards closed against the start of a call
@@ -34,8 +34,14 @@ type Runner struct {
 	calls  sync.WaitGroup // calls in progress, and commands still in go-redis
 }
 
-// CheckClient returns ErrNilClient for a nil client, also for a nil pointer in the
-// interface.
+// Option changes how a Runner works.
+type Option func(*Runner)
+
+// WithFunctions makes a Runner call the functions of lua.Library (FCALL) if on is true, and the scripts (EVALSHA)
+// otherwise.
+func WithFunctions(on bool) Option { return func(r *Runner) { r.functions = on } }
+
+// CheckClient returns ErrNilClient for a nil client, also for a nil pointer in the interface.
 func CheckClient(rdb redis.UniversalClient) error {
 	if rdb == nil {
 		return hybridlimit.ErrNilClient
@@ -48,27 +54,23 @@ func CheckClient(rdb redis.UniversalClient) error {
 
 // New returns a Runner for a client. A nil client is ErrNilClient.
 //
-// For a *redis.Client, reads and writes of the Runner time out after timeout, or
-// after the client's own time-out if that is shorter. So a call that hangs does not
-// outlive its caller by the client's default of 5 s. The Runner uses a copy for
-// this. The copy shares the client's connections and has the hooks that the client
-// has now.
+// For a *redis.Client, reads and writes of the Runner time out after timeout, or after the client's own time-out if
+// that is shorter. So a call that hangs does not outlive its caller by the client's default of 5 s. The Runner uses a
+// copy for this. The copy shares the client's connections and has the hooks that the client has now.
 //
 // New adds two permanent hooks to a client of go-redis. They act on dials only:
 //
-//   - Connections that the client dials from now on are guarded. To the commands of
-//     this package, and to those that go-redis sends for them, they pass on no reply
-//     that is longer than Redis can give. Other commands on the same client are
-//     answered as before.
-//   - The cause of a failed dial is recorded. The error of a call that waited for a
-//     connection in vain names it ("connection refused") besides
-//     context.DeadlineExceeded.
+//   - Connections that the client dials from now on are guarded. To the commands of this package, and to those that
+//     go-redis sends for them, they pass on no reply that is longer than Redis can give. Other commands on the same
+//     client are answered as before.
+//   - The cause of a failed dial is recorded. The error of a call that waited for a connection in vain names it
+//     ("connection refused") besides context.DeadlineExceeded.
 func New(rdb redis.UniversalClient, timeout time.Duration, opts ...Option) (*Runner, error) {
 	if err := CheckClient(rdb); err != nil {
 		return nil, err
 	}
 	guard(rdb)
-	r := &Runner{client: rdb, process: rdb.Process, dials: watch(rdb), loads: loadsOf(rdb), panics: panics{line: sometimes.Every(logEvery)}}
+	r := &Runner{client: rdb, process: rdb.Process, memory: memoryOf(rdb), panics: panics{line: sometimes.Every(logEvery)}}
 	if c, ok := rdb.(*redis.Client); ok && timeout > 0 {
 		r.process, r.strict = bounded(c, timeout)
 	}
@@ -78,8 +80,8 @@ func New(rdb redis.UniversalClient, timeout time.Duration, opts ...Option) (*Run
 	return r, nil
 }
 
-// Close makes further calls return ErrClosed. It waits until go-redis has returned
-// from each call in progress. The client's own time-outs bound a call that hangs.
+// Close makes further calls return ErrClosed. It waits until go-redis has returned from each call in progress. The
+// client's own time-outs bound a call that hangs.
 func (r *Runner) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -90,8 +92,8 @@ func (r *Runner) Close() {
 // Client returns the client that New wrapped.
 func (r *Runner) Client() redis.UniversalClient { return r.client }
 
-// Begin keeps the Runner open for All and BatchWithin until Done. It returns false
-// if the Runner is closed; do not call Done then.
+// Begin keeps the Runner open for All and BatchWithin until Done. It returns false if the Runner is closed; do not call
+// Done then.
 func (r *Runner) Begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,21 +106,30 @@ func (r *Runner) Begin() bool {
 // Done ends the call that Begin began.
 func (r *Runner) Done() { r.calls.Done() }
 
-// Batch runs one batch of ops in one slot. With an envelope, it may be called again
-// with the same arguments until there is an answer, and Redis applies it once. The
-// answer to more than wire.MaxOps ops may be rejected.
+// Batch runs one batch of ops in one slot. With an envelope, it may be called again with the same arguments until there
+// is an answer, and Redis applies it once. The answer to more than wire.MaxOps ops may be rejected.
 //
-// The error is wire.ErrRefused if Redis read the batch, did not apply it, and never
-// will.
+// The error is wire.ErrRefused if Redis read the batch, did not apply it, and never will.
 func (r *Runner) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (wire.Reply, error) {
 	if !r.Begin() {
 		return wire.Reply{}, hybridlimit.ErrClosed
 	}
 	defer r.calls.Done()
 	keys, argv := wire.EncodeBatch(env, ops)
-	reply, err := r.batch(ctx, keys, boxed(argv), ops)
+	return r.batch(ctx, keys, boxed(argv), ops, func(reply wire.Reply) error { return reply.Check(env, ops) })
+}
+
+// batch runs encoded ops, and checks the reply. Call it only between Begin and Done.
+func (r *Runner) batch(
+	ctx context.Context, keys []string, argv []any, ops []wire.Op, check func(wire.Reply) error,
+) (wire.Reply, error) {
+	raw, err := r.send(ctx, lua.Batch, lua.Library.Batch, keys, argv)
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	reply, err := wire.DecodeReply(raw, ops)
 	if err == nil {
-		err = reply.Check(env, ops)
+		err = check(reply)
 	}
 	if err != nil {
 		return wire.Reply{}, err
@@ -126,77 +137,55 @@ func (r *Runner) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (w
 	return reply, nil
 }
 
-// batch runs encoded ops. Call it only between Begin and Done.
-func (r *Runner) batch(ctx context.Context, keys []string, argv []any, ops []wire.Op) (wire.Reply, error) {
-	raw, err := r.send(ctx, lua.Batch, lua.Library.Batch, keys, argv)
-	if err != nil && redis.HasErrorPrefix(err, "HLBATCH") {
-		err = fmt.Errorf("%w: %w", wire.ErrRefused, err)
-	}
-	if err != nil {
-		return wire.Reply{}, err
-	}
-	return wire.DecodeReply(raw, ops)
-}
-
-// BatchWithin is Batch without an envelope, for use between Begin and Done. So a
-// call that has begun can still give its units back after Close.
+// BatchWithin is Batch without an envelope, for use between Begin and Done. So a call that has begun can still give its
+// units back after Close.
 func (r *Runner) BatchWithin(ctx context.Context, ops []wire.Op) error {
 	keys, argv := wire.EncodeBatch(wire.Envelope{}, ops)
-	_, err := r.batch(ctx, keys, boxed(argv), ops)
+	_, err := r.batch(ctx, keys, boxed(argv), ops, func(reply wire.Reply) error { return reply.Check(wire.Envelope{}, ops) })
 	return err
 }
 
-// All runs ops in one slot. Redis grants all of their asks, or none. Call it only
-// between Begin and Done.
+// All runs ops in one slot. Redis grants all of their asks, or none. Call it only between Begin and Done.
 func (r *Runner) All(ctx context.Context, ops []wire.Op) (wire.Reply, error) {
 	keys, argv := wire.EncodeAll(ops)
-	reply, err := r.batch(ctx, keys, boxed(argv), ops)
-	if err == nil {
-		err = reply.CheckAll(ops)
-	}
-	if err != nil {
-		return wire.Reply{}, err
-	}
-	return reply, nil
+	return r.batch(ctx, keys, boxed(argv), ops, func(reply wire.Reply) error { return reply.CheckAll(ops) })
 }
 
-// History returns a page of the admissions of a key under a sliding log. The page
-// starts after the time after, in µs of Redis time; 0: at the oldest entry. It holds
-// at most wire.MaxHistory entries. wire.ReadHistory joins pages.
-func (r *Runner) History(ctx context.Context, key string, limit hybridlimit.Limit, after int64) (wire.Page, error) {
-	keys, argv := wire.EncodeHistory(key, limit, after, wire.MaxHistory)
-	raw, err := r.run(ctx, lua.History, lua.Library.History, keys, argv)
-	if err != nil {
-		return wire.Page{}, err
-	}
-	return wire.DecodeHistory(raw)
-}
-
-// run runs a script, or the function of the same effect.
-func (r *Runner) run(ctx context.Context, script lua.Script, function string, keys, argv []string) (any, error) {
-	if !r.Begin() {
-		return nil, hybridlimit.ErrClosed
-	}
-	defer r.calls.Done()
-	return r.send(ctx, script, function, keys, boxed(argv))
-}
-
-// send is run without Begin and Done. Call it only between them.
+// send runs a script, or the function of the same effect. Call it only between Begin and Done.
 func (r *Runner) send(ctx context.Context, script lua.Script, function string, keys []string, argv []any) (raw any, err error) {
 	if r.functions {
 		raw, err = r.fcall(ctx, function, script, keys, argv)
 	} else {
 		raw, err = r.eval(ctx, script, keys, argv)
 	}
-	if errors.Is(err, redis.Nil) { // the scripts never answer nil
-		err = fmt.Errorf("%w: nil instead of a value", wire.ErrReply)
+	if err == nil {
+		return raw, nil
 	}
-	return raw, err
+	if errors.Is(err, redis.Nil) { // the scripts never answer nil
+		return nil, fmt.Errorf("%w: nil instead of a value", wire.ErrReply)
+	}
+	for _, m := range meanings {
+		if redis.HasErrorPrefix(err, m.prefix) {
+			return nil, fmt.Errorf("%w: %w", m.err, err)
+		}
+	}
+	return nil, err
 }
 
-// within runs f and returns when ctx ends, at the latest. By default, go-redis
-// ignores a deadline until its own read time-out. Call within only between Begin
-// and Done.
+// meanings has the errors of the scripts, by the beginning of their text. The first that fits counts.
+var meanings = []struct {
+	prefix string
+	err    error
+}{
+	{"HLBATCH", wire.ErrRefused},
+	{"HLFLEET", wire.ErrRefused},
+	{"HLFULL", wire.ErrFull},
+	{"HLPERMITS stale", permits.ErrStale},
+	{"HLPERMITS", wire.ErrRefused},
+}
+
+// within runs f and returns when ctx ends, at the latest. By default, go-redis ignores a deadline until its own read
+// time-out. Call within only between Begin and Done.
 func (r *Runner) within(ctx context.Context, f func() error) (err error) {
 	defer r.dials.blame(time.Now(), &err)
 	done := make(chan error, 1)
@@ -214,20 +203,26 @@ func (r *Runner) within(ctx context.Context, f func() error) (err error) {
 	}
 }
 
-// ended returns the error of a call that ended with err: ctx's error if the call
-// failed and the deadline has passed, else err.
+// ended returns the error of a call that ended with err: ctx's error if the call failed and the deadline has passed,
+// else err. The deadline can pass a moment before ctx ends: a client that sets ctx's deadline on its connection has its
+// own timer for the same instant.
 func ended(ctx context.Context, err error) error {
-	if err != nil && expired(ctx) {
+	if at, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(at) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	return err
 }
 
-// expired reports whether ctx's deadline has passed. That can be true a moment
-// before ctx ends: a client that sets ctx's deadline on its connection has its own
-// timer for the same instant.
-func expired(ctx context.Context) bool {
-	at, ok := ctx.Deadline()
-	return ok && !time.Now().Before(at)
+// Together reports whether keys of several tags may be in one message: the client is for a single Redis, and that has
+// not refused such a message.
+func (r *Runner) Together() bool { return !r.many() && !r.slots.Load() }
+
+// Apart returns wire.CrossSlot of an error. After one, Together is false.
+func (r *Runner) Apart(err error) bool {
+	is := wire.CrossSlot(err)
+	if is {
+		r.slots.Store(true)
+	}
+	return is
 }

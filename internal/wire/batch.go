@@ -10,9 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// MaxOps is the largest number of ops that a batch should carry. A batch of that
-// size keeps Redis busy for 0.7 to 1.2 ms (docs/decisions/0001-batch-size.md), and
-// all other clients of Redis wait that long.
+// MaxOps is the largest number of ops that a batch should carry. A batch of that size keeps Redis busy for 0.7 to 1.2
+// ms (docs/decisions/0001-batch-size.md), and all other clients of Redis wait that long.
 const MaxOps = 64
 
 // View is a key's state as a process last saw it, in the units of Redis.
@@ -36,8 +35,8 @@ type Envelope struct {
 	TTL   time.Duration // longer than the batch is retried
 }
 
-// EncodeBatch returns the KEYS and ARGV of a batch. All keys must share a
-// slot. There may be fewer keys than ops: plain asks of one key share a text.
+// EncodeBatch returns the KEYS and ARGV of a batch. All keys must share a slot. There may be fewer keys than ops: plain
+// asks of one key share a text.
 func EncodeBatch(env Envelope, ops []Op) (keys []string, argv []string) {
 	if env.Seq > 0 {
 		if div, short := allShort(ops); short {
@@ -49,10 +48,9 @@ func EncodeBatch(env Envelope, ops []Op) (keys []string, argv []string) {
 	return encode(env, ops, "")
 }
 
-// EncodeAll is EncodeBatch for an all-or-nothing batch: Redis grants every ask, or
-// none (Reply.Refused). Each op may only ask, without Partial and without a delay.
-// The ops of one key must have one limit. Redis does not apply any other batch
-// (ErrRefused).
+// EncodeAll is EncodeBatch for an all-or-nothing batch: Redis grants every ask, or none (Reply.Refused). Each op may
+// only ask, without Partial and without a delay. The ops of one key must have one limit. Redis does not apply any other
+// batch (ErrRefused).
 func EncodeAll(ops []Op) (keys []string, argv []string) {
 	if allPlain(ops) && oneText(ops) {
 		keys, argv = encodePlain(ops)
@@ -109,30 +107,27 @@ func appendLimit(buf []byte, l hybridlimit.Limit) []byte {
 }
 
 func appendOp(buf []byte, limit int, op algo.Op) []byte {
-	flags := int64(0)
-	if op.Partial {
-		flags = 1
-	}
-	if op.Lost {
-		flags += 2
-	}
-	if op.Reset {
-		flags += 4
-	}
 	buf = strconv.AppendInt(buf, int64(limit), 10)
-	buf = appendInts(buf, op.Owed, flags, op.Demand, op.Div, op.View.Born, op.View.Level, op.View.At, op.Gen, op.Had, op.Keep)
+	buf = appendInts(buf, op.Owed, flags(op.Partial, op.Lost, op.Reset), op.Demand, op.Div)
+	buf = appendInts(buf, op.View.Born, op.View.Level, op.View.At, op.Gen, op.Had, op.Keep)
 	buf = appendInts(buf, op.Asks...)
-	ahead, upper := int64(0), int64(0)
-	if op.Ahead {
-		ahead = 1
-	}
-	if op.Upper && op.Div > 0 { // without a next poll it has no effect
-		upper = 1
-	}
+	upper := op.Upper && op.Div > 0 // without a next poll it has no effect
 	for _, more := range [...]struct {
 		letter byte
 		value  int64
-	}{{'w', op.Win}, {'r', op.Refund}, {'b', op.RefundAt}, {'d', op.MaxDelay}, {'p', op.View.Prev}, {'n', op.View.Next}, {'s', op.Since}, {'k', op.Back}, {'a', ahead}, {'f', op.Floor}, {'u', upper}} {
+	}{
+		{'w', op.Win},
+		{'r', op.Refund},
+		{'b', op.RefundAt},
+		{'d', op.MaxDelay},
+		{'p', op.View.Prev},
+		{'n', op.View.Next},
+		{'s', op.Since},
+		{'k', op.Back},
+		{'a', flags(op.Ahead)},
+		{'f', op.Floor},
+		{'u', flags(upper)},
+	} {
 		if more.value > 0 {
 			buf = append(buf, ' ', more.letter)
 			buf = strconv.AppendInt(buf, more.value, 10)

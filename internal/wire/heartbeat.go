@@ -15,8 +15,7 @@ const (
 	MaxGroups = 500
 	// MaxNames is the largest number of bytes of the names of a group.
 	MaxNames = 16 << 10
-	// MaxNamesRead is the largest number of groups whose names a heartbeat should
-	// read.
+	// MaxNamesRead is the largest number of groups whose names a heartbeat should read.
 	MaxNamesRead = 4
 	// MaxExpiry is the longest time for which a process is counted after its heartbeat.
 	MaxExpiry = 30 * time.Second
@@ -24,11 +23,13 @@ const (
 	maxLosses  = 1_000_000 // that a heartbeat tells
 	maxGroupID = 32
 	maxGroups  = 20 + MaxGroups*(2+maxGroupID+16) // bytes of a directory
-	pulseInts  = 7                                // elements of an answer before the lists
 
 	// MaxWanted is the largest number of marks that a heartbeat carries, in each direction.
 	MaxWanted = 64
 	markBytes = 22
+	maxMarks  = MaxWanted * (intBytes + markBytes)
+
+	pulseValues = 7 // elements of an answer without the lists
 )
 
 // Pulse is the content of a heartbeat. Its keys are from lua.Names and share a slot.
@@ -55,15 +56,12 @@ type Pulse struct {
 
 // EncodePulse returns KEYS and ARGV of the script Fleet.
 func EncodePulse(p Pulse) (keys, argv []string) {
-	leave := "0"
-	if p.Leave {
-		leave = "1"
-	}
 	keys = append(make([]string, 0, 5+len(p.Before)+len(p.Others)+len(p.Read)), p.Group, p.Directory, p.Changed, p.Names, p.Wanted)
 	keys = append(append(append(keys, p.Before...), p.Others...), p.Read...)
 	argv = []string{
 		p.Process, p.ID, p.Text,
-		fmt.Sprintf("%d %s %d %d %d %d", p.Expiry.Microseconds(), leave, p.TTL.Milliseconds(), p.Version, len(p.Before), len(p.Others)),
+		fmt.Sprintf("%d %d %d %d %d %d",
+			p.Expiry.Microseconds(), flags(p.Leave), p.TTL.Milliseconds(), p.Version, len(p.Before), len(p.Others)),
 		strings.Join(p.Marks, " "),
 	}
 	if p.Member != nil {
@@ -97,68 +95,45 @@ type Mark struct {
 	Text string // lua.Names.Digest
 }
 
-// DecodeBeat reads the reply to a heartbeat. A reply that the script cannot have
-// given is ErrReply.
+// DecodeBeat reads the reply to a heartbeat. A reply that the script cannot have given is ErrReply.
 func DecodeBeat(raw any, p Pulse) (Beat, error) {
-	list, ok := raw.([]any)
-	size, part := pulseInts+len(p.Others)+len(p.Read), 0
+	n := pulseValues + len(p.Others) + len(p.Read)
 	if p.Member != nil {
-		part = 1 + len(p.Member.Suspects)
+		n += 1 + len(p.Member.Suspects)
 	}
-	if !ok || len(list) != size+part {
-		return Beat{}, fmt.Errorf("%w: the answer to heartbeat is a %T of %d elements", ErrReply, raw, len(list))
+	v := valuesOf(raw, n, "heartbeat")
+	b := Beat{Now: v.natural(), Before: v.natural(), Changed: v.natural(), Version: v.natural()}
+	directory, marks, ok := v.text(maxGroups), v.text(maxMarks), true
+	if b.Told = directory != ""; b.Told {
+		_, b.Groups, ok = DecodeGroups(directory)
+		v.must(ok, directory)
 	}
-	directory, ok := list[4].(string)
-	b := Beat{Told: directory != ""}
-	if part > 0 {
-		v, err := naturals(list[size:], part, "heartbeat, about permits")
-		if err != nil {
-			return Beat{}, err
-		}
-		b.Losses, b.Beats, list = v[0], v[1:], list[:size]
+	b.Wanted, ok = decodeMarks(marks)
+	v.must(ok, marks)
+	b.Alive, b.Others = v.natural(), v.naturals(len(p.Others))
+	for range p.Read {
+		b.Names = append(b.Names, v.text(MaxNames))
 	}
-	if !ok || len(directory) > maxGroups {
-		return Beat{}, fmt.Errorf("%w: the directory in the answer to heartbeat is a %T of %d bytes", ErrReply, list[4], len(directory))
+	if p.Member != nil {
+		b.Losses, b.Beats = v.natural(), v.naturals(len(p.Member.Suspects))
 	}
-	if b.Told {
-		if _, b.Groups, ok = DecodeGroups(directory); !ok {
-			return Beat{}, fmt.Errorf("%w: the directory %q in the answer to heartbeat", ErrReply, directory)
-		}
-	}
-	marks, ok := list[5].(string)
-	if b.Wanted, ok = decodeMarks(marks, ok); !ok {
-		return Beat{}, fmt.Errorf("%w: the marks %.200q in the answer to heartbeat", ErrReply, list[5])
-	}
-	ints, texts := append(append([]any{}, list[:4]...), list[6:pulseInts+len(p.Others)]...), list[pulseInts+len(p.Others):]
-	v, err := naturals(ints, len(ints), "heartbeat")
-	if err != nil {
-		return Beat{}, err
-	}
-	b.Now, b.Before, b.Changed, b.Version, b.Alive, b.Others = v[0], v[1], v[2], v[3], v[4], v[5:]
-	for _, t := range texts {
-		text, ok := t.(string)
-		if !ok || len(text) > MaxNames {
-			return Beat{}, fmt.Errorf("%w: the names in the answer to heartbeat are a %T of %d bytes", ErrReply, t, len(text))
-		}
-		b.Names = append(b.Names, text)
-	}
-	return b, nil
+	return result(b, v.err)
 }
 
-// DecodeGroups reads a directory: its version and the ids of its groups. It returns
-// false for text that the script cannot have written.
+// DecodeGroups reads a directory: its version and the ids of its groups. It returns false for text that the script
+// cannot have written.
 func DecodeGroups(text string) (version int64, ids []string, ok bool) {
 	fields := strings.Split(text, " ")
 	if len(fields) < 2 || len(fields)%2 != 0 || len(fields)/2-1 > MaxGroups || fields[0] != "1" {
 		return 0, nil, false
 	}
 	for i := 1; i < len(fields); i += 2 {
-		n, err := strconv.ParseUint(fields[i], 10, 63)
-		if err != nil || n > maxReply {
+		n, ok := natural(fields[i])
+		if !ok {
 			return 0, nil, false
 		}
 		if i == 1 {
-			version = int64(n)
+			version = n
 			continue
 		}
 		if id := fields[i-1]; id == "" || len(id) > maxGroupID {
@@ -170,9 +145,9 @@ func DecodeGroups(text string) (version int64, ids []string, ok bool) {
 }
 
 // decodeMarks reads marks and their times. It returns false for text that the script cannot have written.
-func decodeMarks(text string, ok bool) ([]Mark, bool) {
-	if text == "" || !ok {
-		return nil, ok
+func decodeMarks(text string) ([]Mark, bool) {
+	if text == "" {
+		return nil, true
 	}
 	fields := strings.Split(text, " ")
 	if len(fields)%2 != 0 || len(fields)/2 > MaxWanted {
@@ -180,26 +155,11 @@ func decodeMarks(text string, ok bool) ([]Mark, bool) {
 	}
 	marks := make([]Mark, 0, len(fields)/2)
 	for i := 0; i < len(fields); i += 2 {
-		at, err := strconv.ParseUint(fields[i], 10, 63)
-		if err != nil || at > maxReply || len(fields[i+1]) != markBytes {
+		at, ok := natural(fields[i])
+		if !ok || len(fields[i+1]) != markBytes {
 			return nil, false
 		}
-		marks = append(marks, Mark{int64(at), fields[i+1]})
+		marks = append(marks, Mark{at, fields[i+1]})
 	}
 	return marks, true
-}
-
-// naturals reads a list of exactly n integers from 0 to maxReply.
-func naturals(raw any, n int, what string) ([]int64, error) {
-	list, ok := raw.([]any)
-	if !ok || len(list) != n {
-		return nil, fmt.Errorf("%w: the answer to %s is a %T of %d elements", ErrReply, what, raw, len(list))
-	}
-	out := make([]int64, n)
-	for i := range out {
-		if out[i], ok = list[i].(int64); !ok || out[i] < 0 || out[i] > maxReply {
-			return nil, fmt.Errorf("%w: element %d of the answer to %s is %v", ErrReply, i, what, list[i])
-		}
-	}
-	return out, nil
 }

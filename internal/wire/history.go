@@ -14,8 +14,8 @@ import (
 // Admission is one entry of a sliding log.
 type Admission = algo.Entry
 
-// MaxHistory is the largest number of entries that a page of History should hold.
-// Such a page keeps Redis busy for about a millisecond.
+// MaxHistory is the largest number of entries that a page of History should hold. Such a page keeps Redis busy for
+// about a millisecond.
 const MaxHistory = 250
 
 const (
@@ -31,45 +31,33 @@ type Page struct {
 	Now  int64       // µs of Redis time
 }
 
-// EncodeHistory returns the KEYS and ARGV of History for a key under a sliding log.
-// The page holds up to most entries. It starts behind the entry of the time after,
-// in µs of Redis time; 0: at the oldest entry.
+// EncodeHistory returns the KEYS and ARGV of History for a key under a sliding log. The page holds up to most entries.
+// It starts behind the entry of the time after, in µs of Redis time; 0: at the oldest entry.
 func EncodeHistory(key string, limit hybridlimit.Limit, after int64, most int) (keys, argv []string) {
 	return []string{key}, []string{
 		strconv.FormatInt(algo.LogOf(limit).Period, 10), strconv.FormatInt(after, 10), strconv.Itoa(most),
 	}
 }
 
-// DecodeHistory reads the reply to History. For a key without a log, the page is
-// empty.
+// DecodeHistory reads the reply to History. For a key without a log, the page is empty.
 func DecodeHistory(raw any) (Page, error) {
-	list, ok := raw.([]any)
-	if !ok || len(list) < historyHead || (len(list)-historyHead)%historyEach != 0 || list[0] != any(int64(1)) {
-		return Page{}, fmt.Errorf("%w: a %T that is not a history", ErrReply, raw)
-	}
-	now, ok1 := list[1].(int64)
-	left, ok2 := list[2].(int64)
-	p := Page{Now: now, Left: left, Log: make([]Admission, 0, len(list)/historyEach-1)}
-	if !ok1 || !ok2 || left < int64(cap(p.Log)) || left > maxReply {
-		return Page{}, fmt.Errorf("%w: the head %v of a history is invalid", ErrReply, list[:historyHead])
-	}
-	for i := historyHead; i < len(list); i += historyEach {
-		at, ok1 := list[i].(int64)
-		units, ok2 := list[i+1].(int64)
-		id, ok3 := list[i+2].(string)
-		id, err := url.QueryUnescape(id)
-		if !ok1 || !ok2 || !ok3 || err != nil || units < 1 {
-			return Page{}, fmt.Errorf("%w: entry %d of a history is invalid", ErrReply, len(p.Log))
-		}
+	list, _ := raw.([]any)
+	n := max(0, len(list)-historyHead) / historyEach
+	v := valuesOf(raw, historyHead+historyEach*n, "history")
+	v.between(1, 1)
+	p := Page{Now: v.natural(), Left: v.between(int64(n), maxReply), Log: make([]Admission, 0, n)}
+	for range n {
+		at, units, escaped := v.natural(), v.between(1, maxReply), v.text(MaxReplyBytes)
+		id, err := url.QueryUnescape(escaped)
+		v.must(err == nil, escaped)
 		p.Log = append(p.Log, Admission{At: at, Units: units, ID: id})
 	}
-	return p, nil
+	return result(p, v.err)
 }
 
-// ReadHistory joins pages, the oldest entry first. page asks Redis for the page
-// after a time in µs of Redis time. ReadHistory returns at most as many entries as
-// the log had at the first page, so entries that are added meanwhile do not prolong
-// it. An entry that expires meanwhile may be missing.
+// ReadHistory joins pages, the oldest entry first. page asks Redis for the page after a time in µs of Redis time.
+// ReadHistory returns at most as many entries as the log had at the first page, so entries that are added meanwhile do
+// not prolong it. An entry that expires meanwhile may be missing.
 func ReadHistory(page func(after int64) (Page, error)) ([]hybridlimit.Admission, error) {
 	var log []hybridlimit.Admission
 	left, after := int64(math.MaxInt64), int64(0)

@@ -16,24 +16,16 @@ const (
 	maxPermits = 1 << 53
 )
 
-// EncodePermits returns KEYS and ARGV of the script Permits. memory is from
-// lua.Names.Holdings, and keys has one from lua.Names.Held for each op. All share a
-// slot, and no two keys are equal.
+// EncodePermits returns KEYS and ARGV of the script Permits. memory is from lua.Names.Holdings, and keys has one from
+// lua.Names.Held for each op. All share a slot, and no two keys are equal.
 func EncodePermits(memory string, keys []string, m permits.Message) (allKeys, argv []string) {
 	allKeys = append(append(make([]string, 0, 1+len(keys)), memory), keys...)
 	argv = make([]string, 0, 1+len(m.Ops))
 	argv = append(argv, fmt.Sprintf("1 %s %d %d %d %d", m.Process, m.Number, m.After, m.Epoch, m.Period))
 	buf := make([]byte, 0, 96)
 	for _, op := range m.Ops {
-		flags := int64(0)
-		if op.Rejoin {
-			flags = 1
-		}
-		if op.Reset {
-			flags += 2
-		}
 		buf = strconv.AppendInt(buf[:0], op.Limit, 10)
-		buf = appendInts(buf, op.Keep, op.Want, op.First, op.Spare, op.Had, op.Procs, flags)
+		buf = appendInts(buf, op.Keep, op.Want, op.First, op.Spare, op.Had, op.Procs, flags(op.Rejoin, op.Reset))
 		for _, c := range op.Claims {
 			buf = append(append(buf, ' '), c.Process...)
 			buf = appendInts(buf, c.Number)
@@ -43,61 +35,37 @@ func EncodePermits(memory string, keys []string, m permits.Message) (allKeys, ar
 	return allKeys, argv
 }
 
-// DecodePermits reads the reply to a message of permits. A reply that the script
-// cannot have given is ErrReply.
+// DecodePermits reads the reply to a message of permits. A reply that the script cannot have given is ErrReply.
 func DecodePermits(raw any, m permits.Message) (permits.Answer, error) {
-	list, ok := raw.([]any)
-	if !ok || len(list) != 1+heldInts*len(m.Ops) {
-		return permits.Answer{}, fmt.Errorf("%w: the answer to permits is a %T of %d elements", ErrReply, raw, len(list))
-	}
-	a := permits.Answer{Replies: make([]permits.Reply, len(m.Ops))}
-	epoch, err := naturals(list[:1], 1, "permits")
-	if err != nil {
-		return permits.Answer{}, err
-	}
-	a.Epoch = epoch[0]
+	v := valuesOf(raw, 1+heldInts*len(m.Ops), "permits")
+	a := permits.Answer{Epoch: v.natural(), Replies: make([]permits.Reply, len(m.Ops))}
 	for i, op := range m.Ops {
-		if a.Replies[i], err = decodeHeld(list[1+heldInts*i:][:heldInts], op); err != nil {
-			return permits.Answer{}, fmt.Errorf("op %d: %w", i, err)
-		}
+		a.Replies[i] = v.held(op)
 	}
-	return a, nil
+	return result(a, v.err)
 }
 
-// decodeHeld reads the reply to one op.
-func decodeHeld(part []any, op permits.Op) (permits.Reply, error) {
-	var v [heldInts - 1]int64
-	for i := range v {
-		n, ok := part[i].(int64)
-		if !ok || n > maxPermits || n < -maxPermits {
-			return permits.Reply{}, fmt.Errorf("%w: element %d of the answer to permits is %v", ErrReply, i, part[i])
-		}
-		v[i] = n
+func (v *values) held(op permits.Op) permits.Reply {
+	count := func() int64 { return v.between(-maxPermits, maxPermits) }
+	r := permits.Reply{Booked: count(), Usable: count(), Free: count(), Learns: v.between(0, maxPermits)}
+	flags, granted := v.between(0, 7), r.Booked-op.Keep
+	r.Scarce, r.Lost, r.Starving = flags&1 > 0, flags&2 > 0, flags&4 > 0
+	few, many := granted < 0 || r.Usable < granted, granted > op.Want+op.Spare || r.Usable > r.Booked
+	if few || many || granted > 0 && r.Free < 0 {
+		v.fail(r)
 	}
-	r := permits.Reply{Booked: v[0], Usable: v[1], Free: v[2], Learns: v[3], Scarce: v[4]&1 > 0, Lost: v[4]&2 > 0, Starving: v[4]&4 > 0}
-	granted := r.Booked - op.Keep
-	if v[4] < 0 || v[4] > 7 || r.Learns < 0 || granted < 0 || granted > op.Want+op.Spare || r.Usable < granted || r.Usable > r.Booked || granted > 0 && r.Free < 0 {
-		return permits.Reply{}, fmt.Errorf("%w: %v in answer to a keep of %d, a want of %d and a spare of %d", ErrReply, v, op.Keep, op.Want, op.Spare)
-	}
-	text, ok := part[heldInts-1].(string)
-	if !ok || len(text) > maxHolders || text != "" && granted >= op.Want {
-		return permits.Reply{}, fmt.Errorf("%w: the holders in the answer to permits are a %T of %d bytes", ErrReply, part[heldInts-1], len(text))
-	}
+	text := v.text(maxHolders)
 	if text == "" {
-		return r, nil
+		return r
 	}
 	words := strings.Split(text, " ")
-	if len(words)%2 != 0 {
-		return permits.Reply{}, fmt.Errorf("%w: %d words name the holders in the answer to permits", ErrReply, len(words))
+	v.must(len(words)%2 == 0 && granted < op.Want, text)
+	for i := 1; i < len(words); i += 2 {
+		n, ok := natural(words[i])
+		v.must(ok && isProcess(words[i-1]), text)
+		r.Holders = append(r.Holders, permits.Claim{Process: words[i-1], Number: n})
 	}
-	for i := 0; i < len(words); i += 2 {
-		n, err := strconv.ParseUint(words[i+1], 10, 63)
-		if err != nil || n > maxPermits || !isProcess(words[i]) {
-			return permits.Reply{}, fmt.Errorf("%w: %q and %q name a holder in the answer to permits", ErrReply, words[i], words[i+1])
-		}
-		r.Holders = append(r.Holders, permits.Claim{Process: words[i], Number: int64(n)})
-	}
-	return r, nil
+	return r
 }
 
 // isProcess reports whether text can be the id of a process.
@@ -110,27 +78,23 @@ func isProcess(text string) bool {
 	return text != "" && len(text) <= maxProcess
 }
 
-// Holding is the part of a key's state that is about all processes. Times are µs of
-// Redis's clock.
+// Holding is the part of a key's state that is about all processes. Times are µs of Redis's clock.
 type Holding struct {
 	Total  int64 // permits that all processes hold
 	Scarce int64 // a process was refused in the second before
 	Learn  int64 // Redis grants nothing before
 }
 
-// DecodeHolding reads the field ” of a key of permits. It returns false for text that
-// the script cannot have written.
+// DecodeHolding reads the field ” of a key of permits. It returns false for text that the script cannot have written.
 func DecodeHolding(text string) (h Holding, ok bool) {
 	fields := strings.Split(text, " ")
 	if len(fields) != 4 || fields[0] != "1" {
 		return h, false
 	}
 	for i, to := range []*int64{&h.Total, &h.Scarce, &h.Learn} {
-		n, err := strconv.ParseUint(fields[i+1], 10, 63)
-		if err != nil || n > maxReply {
+		if *to, ok = natural(fields[i+1]); !ok {
 			return Holding{}, false
 		}
-		*to = int64(n)
 	}
 	return h, true
 }

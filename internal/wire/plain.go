@@ -9,17 +9,15 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// Plain ops: a batch without an envelope whose ops only ask for units of buckets,
-// queues or windows, or one with an envelope whose ops only pay or ask, for buckets. It
-// has a short form, which lua/plain.lua and lua/short.lua specify. Asks of one key and one
-// limit share a text, and Redis answers all of them by one text: the state after their
-// asks. The answers follow from it: decidePlain and decideShort compute them.
+// Plain ops: a batch without an envelope whose ops only ask for units of buckets, queues or windows, or one with an
+// envelope whose ops only pay or ask, for buckets. It has a short form, which lua/plain.lua and lua/short.lua specify.
+// Asks of one key and one limit share a text, and Redis answers all of them by one text: the state after their asks.
+// The answers follow from it: decidePlain and decideShort compute them.
 
 // mostPlain is the largest number that has a place in a text of plain asks.
 const mostPlain = 1 << 52
 
-// Plain reports whether an op only asks, for whole asks, under a limit whose kind has the
-// short form.
+// Plain reports whether an op only asks, for whole asks, under a limit whose kind has the short form.
 func (op *Op) Plain() bool {
 	return op.AsksByView() && op.plainView() && op.wholeAsks() && op.Limit.Algorithm != hybridlimit.AlgSlidingLog
 }
@@ -40,7 +38,8 @@ func (op *Op) plainView() bool {
 		return true
 	}
 	v := &op.View
-	return op.bucket() && v.Born > 0 && v.Born < mostPlain && v.At >= 0 && v.At < mostPlain && v.Level > -mostPlain && v.Level < mostPlain
+	return op.bucket() && v.Born > 0 && v.Born < mostPlain && v.At >= 0 && v.At < mostPlain &&
+		v.Level > -mostPlain && v.Level < mostPlain
 }
 
 func (op *Op) bucket() bool {
@@ -61,8 +60,7 @@ func (op *Op) pays() bool {
 		op.Div >= 0 && op.Div < mostPlain && op.Since >= 0 && op.Since < mostPlain
 }
 
-// allShort reports whether a batch with an envelope has the short form. div is that of the
-// ops that pay.
+// allShort reports whether a batch with an envelope has the short form. div is that of the ops that pay.
 func allShort(ops []Op) (div int64, short bool) {
 	paid := false
 	for i := range ops {
@@ -79,7 +77,6 @@ func allShort(ops []Op) (div int64, short bool) {
 	return div, len(ops) > 0
 }
 
-// encodeShort returns the KEYS and ARGV of a batch with an envelope of the short form.
 func encodeShort(env Envelope, ops []Op, div int64) (keys []string, argv []string) {
 	keys, argv = make([]string, 2, len(ops)+2), make([]string, 1, len(ops)+1)
 	keys[0], keys[1] = env.Key, env.Epoch
@@ -114,7 +111,6 @@ func appendPlainView(buf []byte, v View) []byte {
 	return strconv.AppendInt(append(buf, ' '), v.At, 16)
 }
 
-// allPlain reports whether a batch has the short form.
 func allPlain(ops []Op) bool {
 	for i := range ops {
 		if !ops[i].Plain() {
@@ -124,9 +120,8 @@ func allPlain(ops []Op) bool {
 	return len(ops) > 0
 }
 
-// together reports whether two ops share a text. An op with a view has one for itself.
-// After a change of the limit, only the first op on a key converts the state, so the others
-// may have a later Since.
+// together reports whether two ops share a text. An op with a view has one for itself. After a change of the limit,
+// only the first op on a key converts the state, so the others may have a later Since.
 func together(first, op *Op) bool {
 	same := first.Key == op.Key && first.Limit == op.Limit && (first.Since == 0) == (op.Since == 0)
 	return same && first.View == (View{}) && op.View == (View{})
@@ -135,9 +130,8 @@ func together(first, op *Op) bool {
 // lone is the groups of a batch of one op. It is never changed.
 var lone = [][]int{{0}}
 
-// groups returns the ops of each text, as indices, in the order of the texts. If the ops
-// of a key cannot share a text, the key has several, and Redis decides the batch as it
-// decides a batch that is not plain.
+// groups returns the ops of each text, as indices, in the order of the texts. If the ops of a key cannot share a text,
+// the key has several, and Redis decides the batch as it decides a batch that is not plain.
 func groups(ops []Op) [][]int {
 	if len(ops) == 1 {
 		return lone
@@ -156,7 +150,6 @@ func groups(ops []Op) [][]int {
 	return list
 }
 
-// encodePlain returns the KEYS and ARGV of a batch of plain asks.
 func encodePlain(ops []Op) (keys []string, argv []string) {
 	list := groups(ops)
 	keys, argv = make([]string, len(list)), make([]string, len(list))
@@ -216,7 +209,6 @@ func answered(texts []string, ops []Op) ([][]int, error) {
 	return list, nil
 }
 
-// decodePlain reads the texts that answer a batch of plain asks.
 func decodePlain(texts []string, ops []Op) (Reply, error) {
 	list, err := answered(texts, ops)
 	if err != nil {
@@ -294,7 +286,6 @@ func decodeNone(texts []string, ops []Op) (Reply, error) {
 	return r, nil
 }
 
-// decodeShort reads the texts that answer a batch with an envelope of the short form.
 func decodeShort(texts []string, ops []Op) (Reply, error) {
 	if _, short := allShort(ops); !short || len(texts) != len(ops)+1 {
 		return Reply{}, fmt.Errorf("%w: %d texts for a batch of another form", ErrReply, len(texts))
@@ -312,7 +303,8 @@ func decodeShort(texts []string, ops []Op) (Reply, error) {
 		if i == 0 {
 			r.Now = got.now
 		}
-		if !ok || got.now != r.Now || got.granted != units || ops[i].Owed > 0 && got.left < limit.Bucket.Unit || !decideShort(limit, got, &ops[i], &r.Answers[i]) {
+		ok = ok && got.now == r.Now && got.granted == units && (ops[i].Owed == 0 || got.left >= limit.Bucket.Unit)
+		if !ok || !decideShort(limit, got, &ops[i], &r.Answers[i]) {
 			return Reply{}, fmt.Errorf("%w: %.99q is no answer to op %d", ErrReply, texts[i+1], i)
 		}
 	}
@@ -339,8 +331,8 @@ type outcome struct {
 	now     int64    // µs of Redis time
 }
 
-// readOutcome reads the answer to asks for asked units. It reports whether the text is
-// one that plain.lua or short.lua writes.
+// readOutcome reads the answer to asks for asked units. It reports whether the text is one that plain.lua or short.lua
+// writes.
 func readOutcome(text string, l algo.Limit, asked int64) (outcome, bool) {
 	r := reader{rest: text, ok: true}
 	window := l.Window.Period > 0
@@ -376,8 +368,7 @@ func readOutcome(text string, l algo.Limit, asked int64) (outcome, bool) {
 	return o, r.ended() && o.born > 0
 }
 
-// decidePlain computes the answers to the ops of a group. It reports whether Redis can
-// have come to that outcome.
+// decidePlain computes the answers to the ops of a group. It reports whether Redis can have come to that outcome.
 func decidePlain(l algo.Limit, o outcome, ops []Op, group []int, answers []Answer) bool {
 	state, ok := before(l, o)
 	if !ok {
@@ -394,8 +385,8 @@ func decidePlain(l algo.Limit, o outcome, ops []Op, group []int, answers []Answe
 	return o.granted == 0
 }
 
-// before returns the state before the asks, at the time of the asks. It returns false
-// for a state that plain.lua and short.lua leave to the script's other way.
+// before returns the state before the asks, at the time of the asks. It returns false for a state that plain.lua and
+// short.lua leave to the script's other way.
 func before(l algo.Limit, o outcome) (algo.State, bool) {
 	if o.now < 1 || o.now > 1<<53 {
 		return algo.State{}, false
@@ -432,8 +423,7 @@ type reader struct {
 	ok   bool // all so far were readable
 }
 
-// state reads the begin of the text of a state that was written under a limit, without
-// memory for the expected text.
+// state reads the begin of the text of a state that was written under a limit, without memory for the expected text.
 func (r *reader) state(l algo.Limit) {
 	unit, begin := l.Bucket.Unit, "1"+string(l.Kind.Letter())
 	if l.Window.Period > 0 {
@@ -464,7 +454,6 @@ func (r *reader) fields(l algo.Limit) (out [2]int64) {
 	return out
 }
 
-// skip takes away the begin of the text.
 func (r *reader) skip(begin string) {
 	rest, ok := strings.CutPrefix(r.rest, begin)
 	r.rest, r.ok = rest, r.ok && ok
@@ -488,5 +477,4 @@ func (r *reader) time() int64 {
 	return s*1_000_000 + µs
 }
 
-// ended reports whether the text was readable and has nothing more.
 func (r *reader) ended() bool { return r.ok && r.rest == "" }

@@ -10,28 +10,26 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 )
 
-// ErrReply is wrapped by every error about a reply that the scripts cannot have
-// given.
+// ErrReply is wrapped by every error about a reply that the scripts cannot have given.
 var ErrReply = errors.New("wire: unreadable reply")
 
-// ErrRefused is wrapped by the error of a batch that Redis read and did not apply.
-// Redis will never apply it, so sending it again has no use.
+// ErrRefused is wrapped by the error of a batch that Redis read and did not apply. Redis will never apply it, so
+// sending it again has no use.
 var ErrRefused = errors.New("wire: batch refused")
 
 // ErrFull is wrapped by the error of a limit of a key for which a limiter has no room.
 var ErrFull = errors.New("wire: too many limits of keys")
 
-// CrossSlot reports whether Redis did not apply a message because its keys are in several
-// cluster slots. A client for a single Redis may reach a cluster: through a proxy, or as
-// one node that has all slots.
+// CrossSlot reports whether Redis did not apply a message because its keys are in several cluster slots. A client for a
+// single Redis may reach a cluster: through a proxy, or as one node that has all slots.
 func CrossSlot(err error) bool { return err != nil && strings.Contains(err.Error(), "CROSSSLOT") }
 
 // Reply is the reply to a batch.
 type Reply struct {
 	Seen  bool // the batch was applied before; Answers are the old ones
 	Stale bool // Redis has a later batch of this process; nothing was done
-	// Refused: not all asks of an all-or-nothing batch fit, and nothing was done.
-	// Retry of an op is the time until it and the ops before it on its key fit.
+	// Refused: not all asks of an all-or-nothing batch fit, and nothing was done. Retry of an op is the time until it
+	// and the ops before it on its key fit.
 	Refused bool
 	Gap     bool     // an earlier batch of this process is missing in Redis
 	Epoch   int64    // µs of Redis time at which this tag's states began; 0 without an envelope
@@ -50,23 +48,20 @@ const (
 	maxRequestID = 128 // bytes that hybridlimit.WithRequestID keeps
 )
 
-// MaxReplyValues is the largest number of values in the reply of a script or
-// function of package lua, for a batch of MaxOps ops or a page of MaxHistory
-// entries, or a message of permits.
+// MaxReplyValues is the largest number of values in the reply of a script or function of package lua, for a batch of
+// MaxOps ops or a page of MaxHistory entries, or a message of permits.
 const MaxReplyValues = max(headInts+answerInts*MaxOps, historyHead+historyEach*MaxHistory, 1+heldInts*permits.MaxOps)
 
-// MaxReplyBytes is the largest size of such a reply: its integers, and the escaped
-// request id of each entry of a page, or the holders of each op of permits. The texts of a heartbeat need
-// less: a directory, and some names.
+// MaxReplyBytes is the largest size of such a reply: its integers, and the escaped request id of each entry of a page,
+// or the holders of each op of permits. The texts of a heartbeat need less: a directory, and some names.
 const MaxReplyBytes = (1+MaxReplyValues)*intBytes + max(MaxHistory*escaped*maxRequestID, permits.MaxOps*maxHolders)
 
-// maxReply is the largest number in a reply: 2⁵³, which stands for never, plus 2²¹
-// µs for the time (about 1 s) that a state stays frozen after Redis's clock stepped
-// back. That many µs still fit into an int64 as ns.
+// maxReply is the largest number in a reply: 2⁵³, which stands for never, plus 2²¹ µs for the time (about 1 s) that a
+// state stays frozen after Redis's clock stepped back. That many µs still fit into an int64 as ns.
 const maxReply = 1<<53 + 1<<21
 
-// DecodeReply reads the reply to a batch, in the form in which go-redis returns the
-// result of EVALSHA. A reply of another shape is ErrReply.
+// DecodeReply reads the reply to a batch, in the form in which go-redis returns the result of EVALSHA. A reply of
+// another shape is ErrReply.
 func DecodeReply(raw any, ops []Op) (Reply, error) {
 	if text, ok := raw.(string); ok {
 		return decodePlain([]string{text}, ops)
@@ -83,7 +78,6 @@ func DecodeReply(raw any, ops []Op) (Reply, error) {
 	return decodeInts(list, ops)
 }
 
-// decodeTexts reads the reply to plain ops for several keys.
 func decodeTexts(list []any, ops []Op) (Reply, error) {
 	texts := make([]string, len(list))
 	for i, v := range list {
@@ -140,7 +134,10 @@ func decodeInts(list []any, ops []Op) (Reply, error) {
 	r.Answers = make([]Answer, n)
 	for i := range r.Answers {
 		v := rest[i*answerInts:]
-		a := Answer{Granted: v[0], Lease: v[1], Life: v[2], Level: v[3], Retry: v[4], Born: v[5], Cap: v[6], Delay: v[7], Refill: v[8], Ends: v[9]}
+		a := Answer{
+			Granted: v[0], Lease: v[1], Life: v[2], Level: v[3], Retry: v[4],
+			Born: v[5], Cap: v[6], Delay: v[7], Refill: v[8], Ends: v[9],
+		}
 		if a.Delay < 0 {
 			a.Delay, a.Dropped, a.Refused = 0, a.Delay%2 != 0, a.Delay < -1
 		}
@@ -159,8 +156,8 @@ func decodeInts(list []any, ops []Op) (Reply, error) {
 	return r, nil
 }
 
-// Check returns ErrReply for a reply that this batch cannot have got: one that
-// grants more than was asked, or with flags that only other batches get.
+// Check returns ErrReply for a reply that this batch cannot have got: one that grants more than was asked, or with
+// flags that only other batches get.
 func (r Reply) Check(env Envelope, ops []Op) error {
 	if r.Refused || env.Seq == 0 && (r.Seen || r.Stale || r.Gap) {
 		return fmt.Errorf("%w: it is for another kind of batch", ErrReply)
@@ -178,11 +175,7 @@ func (r Reply) CheckAll(ops []Op) error {
 
 func (r Reply) checkGrants(ops []Op) error {
 	for i, a := range r.Answers {
-		var asked int64
-		for _, n := range ops[i].Asks {
-			asked += n
-		}
-		if a.Granted > asked {
+		if asked := ops[i].Asked(); a.Granted > asked {
 			return fmt.Errorf("%w: %d units granted, but %d asked for, by op %d", ErrReply, a.Granted, asked, i)
 		}
 		if a.Lease > 0 && (ops[i].Div == 0 || a.Lease > ops[i].Limit.BurstSize()) {

@@ -11,10 +11,9 @@ import (
 // State is the state of a key in Redis. A sliding log has none.
 type State = algo.State
 
-// DecodeState reads the text of a bucket, a queue or a window in Redis. The headers
-// of bucket.lua and window.lua specify it. It is for inspection only: limiters
-// learn of a state from the answers to their ops. It returns false for a text that
-// the scripts cannot have written. The scripts also treat such a text as no state.
+// DecodeState reads the text of a bucket, a queue or a window in Redis. The headers of bucket.lua and window.lua
+// specify it. It is for inspection only: limiters learn of a state from the answers to their ops. It returns false for
+// a text that the scripts cannot have written. The scripts also treat such a text as no state.
 func DecodeState(text string) (State, bool) {
 	if len(text) < 2 || text[0] != '1' {
 		return State{}, false
@@ -59,9 +58,8 @@ type fields struct {
 	text  []string
 }
 
-// readFields reads the fields behind the fixed numbers of a state. A number that is
-// too large becomes 2⁵³+1, which the checks of the known letters reject. Under an
-// unknown letter it is permitted.
+// readFields reads the fields behind the fixed numbers of a state. A number that is too large becomes 2⁵³+1, which the
+// checks of the known letters reject. Under an unknown letter it is permitted.
 func readFields(words []string) (fields, bool) {
 	f := fields{known: map[byte]int64{}, text: words}
 	length := 0
@@ -91,14 +89,12 @@ func (f fields) more(letters string) string {
 	return text.String()
 }
 
-// hexInt reads a hexadecimal integer, as %x writes it, from -2⁵³ to 2⁵³. A minus is
-// permitted only if signed is true.
+// hexInt reads a hexadecimal integer, as %x writes it, from -2⁵³ to 2⁵³. A minus is permitted only if signed is true.
 func hexInt(f string, signed bool) (int64, bool) {
 	n, err := strconv.ParseInt(f, 16, 64)
 	return n, err == nil && n <= 1<<53 && n >= -1<<53 && f[0] != '+' && (signed || f[0] != '-')
 }
 
-// within reports whether all v are from least to 2⁵³.
 func within(least int64, v ...int64) bool {
 	for _, n := range v {
 		if n < least || n > 1<<53 {
@@ -137,7 +133,8 @@ func windowState(k algo.Kind, v []int64, f fields) (State, bool) {
 		Kind: k, Period: v[0], Win: v[1], Cur: v[2], Prev: v[3], Born: v[4], Since: v[5], Late: f.known['l'], Next: f.known['n'],
 		Debt: f.known['d'], Carry: f.known['c'], More: f.more("cdlnz"),
 	}
-	if !within(1, s.Period, s.Born) || !within(0, v...) || s.Period > 1<<52 || s.Win > 1<<53/s.Period || s.Late > 1<<53 || s.Late < -1<<53 || s.Next < 0 || !within(0, s.Debt, s.Carry) {
+	if !within(1, s.Period, s.Born) || !within(0, v...) || !within(0, s.Debt, s.Carry) || !within(-1<<53, s.Late) ||
+		s.Next < 0 || s.Period > 1<<52 || s.Win > 1<<53/s.Period {
 		return State{}, false
 	}
 	if reset, marked := f.known['z']; marked {
