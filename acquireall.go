@@ -58,8 +58,7 @@ func acquireAll(ctx context.Context, asks []Ask) (res Result, err error) {
 	return res, nil
 }
 
-// parted returns the claims in the order in which they are acquired, and the indexes
-// of the other asks.
+// parted returns the claims in the order in which they are acquired, and the indexes of the other asks.
 func parted(asks []Ask) (claims []claim, rates []int, err error) {
 	var bad Violations
 	for i, a := range asks {
@@ -108,8 +107,7 @@ func isNil(l Limiter) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// same reports whether two limiters are one. Limiters that cannot be compared are
-// different.
+// same reports whether two limiters are one. Limiters that cannot be compared are different.
 func same(x, y Acquirer) bool { return reflect.TypeOf(x).Comparable() && x == y }
 
 // nameOf returns the name of a limiter; empty: none.
@@ -133,8 +131,7 @@ func allowRates(ctx context.Context, asks []Ask, rates []int) (Result, error) {
 	return res, err
 }
 
-// withdraw releases the permits of a call that another limit denies. A limit that
-// admits it has no answer then.
+// withdraw releases the permits of a call that another limit denies. A limit that admits it has no answer then.
 func withdraw(asks []Ask, claims []claim) {
 	for _, c := range claims {
 		asks[c.asks[0]].Permit.Release()

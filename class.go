@@ -15,8 +15,8 @@ type Class struct {
 	Floor float64
 }
 
-// Units returns the number of units of a limit that the class leaves to classes with a smaller floor: Floor of its burst, rounded
-// up, and at most half of the burst. A limit that counts nothing, or calls in flight, has none.
+// Units returns the number of units of a limit that the class leaves to classes with a smaller floor: Floor of its
+// burst, rounded up, and at most half of the burst. A limit that counts nothing, or calls in flight, has none.
 func (c Class) Units(limit Limit) int64 {
 	if limit.Algorithm >= stateful {
 		return 0
@@ -29,15 +29,15 @@ func (c Class) Units(limit Limit) int64 {
 // ClassCritical is the name of the class with floor 0: the limiter itself.
 const ClassCritical = "critical"
 
-// maxClasses is the largest number of classes that a limiter may have besides itself. In package hybrid, each of them counts as
-// a process for credit.
+// maxClasses is the largest number of classes that a limiter may have besides itself. In package hybrid, each of them
+// counts as a process for credit.
 const maxClasses = 7
 
-// Classer is implemented by limiters with classes of calls, of which some leave a part of the limit to others. Adapters take
-// the name of the class from a request.
+// Classer is implemented by limiters with classes of calls, of which some leave a part of the limit to others. Adapters
+// take the name of the class from a request.
 type Classer interface {
-	// ForClass returns the limiter of a class. For a name that is not declared it returns the class that leaves the most to
-	// others. It never fails, and costs some ns.
+	// ForClass returns the limiter of a class. For a name that is not declared it returns the class that leaves the
+	// most to others. It never fails, and costs some ns.
 	ForClass(name string) Limiter
 }
 

@@ -1,6 +1,5 @@
-// Package hybridlimit has the vocabulary of a rate limiter: the limit, the
-// decision, the methods that every limiter has, and their common errors. It
-// imports the standard library only and makes no decisions itself.
+// Package hybridlimit has the vocabulary of a rate limiter: the limit, the decision, the methods that every limiter
+// has, and their common errors. It imports the standard library only and makes no decisions itself.
 //
 // Choose the package by the place of the limit. All three satisfy [Limiter], so
 // a change from one to another changes one line:

@@ -11,43 +11,35 @@ type Ask struct {
 	Key     string  // as for AllowN
 	N       int64   // units
 
-	// Permit is held if Limiter is an Acquirer and the call is admitted: release it
-	// when the call ends. AllowAll writes it, and does not read the old value. Of
-	// asks for one key of one Acquirer, the first has the permit of all.
+	// Permit is held if Limiter is an Acquirer and the call is admitted: release it when the call ends. AllowAll writes
+	// it, and does not read the old value. Of asks for one key of one Acquirer, the first has the permit of all.
 	Permit Permit
 
-	// Result is this limit's own answer. AllowAll writes it, and does not read
-	// the old value. If the call is admitted, every ask has a Result, whose
-	// Shadowed and Delay are of this limit alone. If the call is denied, only
-	// the limits that are known to deny have one. The others have the zero
-	// Result, because nothing was taken from them. With an error and no
-	// decision, all are zero.
+	// Result is this limit's own answer. AllowAll writes it, and does not read the old value. If the call is admitted,
+	// every ask has a Result, whose Shadowed and Delay are of this limit alone. If the call is denied, only the limits
+	// that are known to deny have one. The others have the zero Result, because nothing was taken from them. With an
+	// error and no decision, all are zero.
 	Result Result
 }
 
 // AllowAll decides one call under several limits (per user, per address, for
 // all), all or nothing: if one limit denies, nothing is taken from the others.
 //
-// The limiters must be of one kind: any limiters of package local, limiters of
-// package global with one Redis client, or limiters of one hub of package hybrid.
-// The AllowJoint of these packages documents the cost of such a call, and its
-// effect on concurrent calls. Limiters that wrap others, such as those of package
-// otellimit, are accepted too.
+// The limiters must be of one kind: any limiters of package local, limiters of package global with one Redis client, or
+// limiters of one hub of package hybrid. The AllowJoint of these packages documents the cost of such a call, and its
+// effect on concurrent calls. Limiters that wrap others, such as those of package otellimit, are accepted too.
 //
-// If limits deny, the result is that of the one with the longest RetryAfter. If
-// all admit, it is that of the one with the fewest units remaining. Policy names
-// that limit, so give the limiters names. Delay is the longest of all. Asks for
-// one key of one limiter add up.
+// If limits deny, the result is that of the one with the longest RetryAfter. If all admit, it is that of the one with
+// the fewest units remaining. Policy names that limit, so give the limiters names. Delay is the longest of all. Asks
+// for one key of one limiter add up.
 //
-// AllowAll writes each limit's own answer into its [Ask]. Pass a slice (asks...)
-// to read the answers.
+// AllowAll writes each limit's own answer into its [Ask]. Pass a slice (asks...) to read the answers.
 //
-// Asks whose Limiter is an [Acquirer] may be of any package, beside rate limiters of
-// one kind. AllowAll acquires their permits first, in the order of the limiters'
-// names and of the keys, so that calls with the same limits do not wait for each
-// other. Give such limiters different names. It asks the rates while it holds the
-// permits. It releases them if a limit denies, and on any error, also if the Result
-// holds the decision of a fallback. Pass a slice, because its asks have the permits.
+// Asks whose Limiter is an [Acquirer] may be of any package, beside rate limiters of one kind. AllowAll acquires their
+// permits first, in the order of the limiters' names and of the keys, so that calls with the same limits do not wait
+// for each other. Give such limiters different names. It asks the rates while it holds the permits. It releases them if
+// a limit denies, and on any error, also if the Result holds the decision of a fallback. Pass a slice, because its asks
+// have the permits.
 //
 // If a Limiter is nil, is not [Joint], or does not join the first, the error is an
 // *InvalidError (ErrInvalid) that names the ask, and nothing is taken. Without
@@ -83,20 +75,16 @@ func allowJoint(ctx context.Context, asks []Ask) (Result, error) {
 	return joint.AllowJoint(ctx, asks)
 }
 
-// Joint is a Limiter that can decide a call together with others of its kind,
-// all or nothing. Programs call [AllowAll]. An adapter calls Joins first, to check
-// that limiters can decide together.
+// Joint is a Limiter that can decide a call together with others of its kind, all or nothing. Programs call [AllowAll].
+// An adapter calls Joins first, to check that limiters can decide together.
 type Joint interface {
 	Limiter
-	// Joins reports whether AllowJoint can decide with the other limiter too. In
-	// local it can with any limiter of local, in global with limiters of the same
-	// Redis client, and in hybrid with limiters of the same hub. A limiter joins
-	// itself. No limiter joins nil.
+	// Joins reports whether AllowJoint can decide with the other limiter too. In local it can with any limiter of
+	// local, in global with limiters of the same Redis client, and in hybrid with limiters of the same hub. A limiter
+	// joins itself. No limiter joins nil.
 	Joins(other Limiter) bool
-	// AllowJoint decides the asks and returns a Result as AllowAll does. It writes
-	// each limit's own answer into its Ask. The receiver's limiter need not be
-	// among the asks. If a limiter is nil (as an interface, or as a pointer in it)
-	// or does not join, the error is an *InvalidError that names the ask, and
-	// nothing is taken.
+	// AllowJoint decides the asks and returns a Result as AllowAll does. It writes each limit's own answer into its
+	// Ask. The receiver's limiter need not be among the asks. If a limiter is nil (as an interface, or as a pointer in
+	// it) or does not join, the error is an *InvalidError that names the ask, and nothing is taken.
 	AllowJoint(ctx context.Context, asks []Ask) (Result, error)
 }

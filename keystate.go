@@ -21,15 +21,12 @@ type KeyState struct {
 	RetryAfter time.Duration `json:"retry_after_ns"`
 	// ResetAfter is the time until the key has the state of an unused key.
 	ResetAfter time.Duration `json:"reset_after_ns"`
-	// Debited is the number of units debited since Born, or since the last Reset.
-	// A log does not count them: 0.
+	// Debited is the number of units debited since Born, or since the last Reset. A log does not count them: 0.
 	Debited int64 `json:"debited"`
-	// Leased is the number of units that processes hold, as far as Redis's record
-	// of leased units (the ledger) knows. More units may be leased: the ledger need
-	// not hold every lease.
+	// Leased is the number of units that processes hold, as far as Redis's record of leased units (the ledger) knows.
+	// More units may be leased: the ledger need not hold every lease.
 	Leased int64 `json:"leased"`
-	// Born is the time at which the state began, by Redis's clock. The zero Time:
-	// unknown, as for a log.
+	// Born is the time at which the state began, by Redis's clock. The zero Time: unknown, as for a log.
 	Born time.Time `json:"born,omitzero"`
 	// TTL is the time after which Redis forgets the state, unless the key is used.
 	TTL time.Duration `json:"ttl_ns"`
@@ -48,8 +45,7 @@ func (k KeyState) noun() string {
 	return "bucket"
 }
 
-// String returns one sentence for people: "allowed because the bucket has 12 of 100
-// units left".
+// String returns one sentence for people: "allowed because the bucket has 12 of 100 units left".
 func (k KeyState) String() string {
 	noun, most := k.noun(), k.Limit.BurstSize()
 	if k.Limit.Algorithm == AlgUnlimited || k.Limit.Algorithm == AlgBlocked {
@@ -85,21 +81,18 @@ type Admission struct {
 	RequestID string
 }
 
-// maxRequestIDBytes is the length of the longest request id. A log keeps each id
-// while its units count, so a long id costs memory: in Redis, up to three bytes
-// per byte of the id, for each admitted call.
+// maxRequestIDBytes is the length of the longest request id. A log keeps each id while its units count, so a long id
+// costs memory: in Redis, up to three bytes per byte of the id, for each admitted call.
 const maxRequestIDBytes = 128
 
 type requestID struct{}
 
-// WithRequestID returns a context that carries the id of a request. A sliding log
-// stores the id with the admissions of calls that use this context. Nothing else
-// reads it. An id may contain any bytes, and several calls may share one. An
+// WithRequestID returns a context that carries the id of a request. A sliding log stores the id with the admissions of
+// calls that use this context. Nothing else reads it. An id may contain any bytes, and several calls may share one. An
 // empty id is no id.
 //
-// An id above maxRequestIDBytes is an *InvalidError, and the returned context is
-// ctx unchanged. So the code that takes ids from outside decides about long
-// ones, and a limiter never fails because of an id.
+// An id above maxRequestIDBytes is an *InvalidError, and the returned context is ctx unchanged. So the code that takes
+// ids from outside decides about long ones, and a limiter never fails because of an id.
 func WithRequestID(ctx context.Context, id string) (context.Context, error) {
 	if len(id) > maxRequestIDBytes {
 		var bad Violations
@@ -109,8 +102,7 @@ func WithRequestID(ctx context.Context, id string) (context.Context, error) {
 	return context.WithValue(ctx, requestID{}, id), nil
 }
 
-// RequestID returns the id that WithRequestID stored in ctx. Empty: none. It is for
-// implementations of limiters.
+// RequestID returns the id that WithRequestID stored in ctx. Empty: none. It is for implementations of limiters.
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestID{}).(string)
 	return id

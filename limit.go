@@ -7,23 +7,20 @@ import (
 	"time"
 )
 
-// Limit is the amount that a key may consume: an algorithm, a rate and a burst.
-// Limits are comparable. The zero Limit is not valid, so that a limit that was
-// never set admits nothing. ParseLimit reads a limit from text; JSON and flags
+// Limit is the amount that a key may consume: an algorithm, a rate and a burst. Limits are comparable. The zero Limit
+// is not valid, so that a limit that was never set admits nothing. ParseLimit reads a limit from text; JSON and flags
 // use the same text.
 type Limit struct {
 	// Algorithm is the way in which units are counted. Zero: AlgTokenBucket.
 	Algorithm Algorithm
-	// Rate is the number of units per Period. At least 1. For AlgUnlimited and
-	// AlgBlocked, Rate, Period and Burst must be 0. For AlgConcurrent, Rate is the
-	// number of calls that may run at once, and Period and Burst must be 0.
+	// Rate is the number of units per Period. At least 1. For AlgUnlimited and AlgBlocked, Rate, Period and Burst must
+	// be 0. For AlgConcurrent, Rate is the number of calls that may run at once, and Period and Burst must be 0.
 	Rate int64
 	// Period is the time in which Rate units come back. For windows it is the
 	// length of the window. At least 1 µs, in whole µs.
 	Period time.Duration
-	// Burst is the size of the bucket or the length of the queue, in units: the
-	// most that can be admitted at once. Zero: Rate. For windows it must be 0
-	// or Rate.
+	// Burst is the size of the bucket or the length of the queue, in units: the most that can be admitted at once.
+	// Zero: Rate. For windows it must be 0 or Rate.
 	Burst int64
 }
 
@@ -39,28 +36,24 @@ func PerHour(n int64) Limit { return TokenBucket(n, time.Hour, 0) }
 // PerDay returns a token bucket of n units in 24 hours, burst n.
 func PerDay(n int64) Limit { return TokenBucket(n, 24*time.Hour, 0) }
 
-// TokenBucket returns a bucket of burst units that refills at rate per period. A
-// burst of 0 means rate.
+// TokenBucket returns a bucket of burst units that refills at rate per period. A burst of 0 means rate.
 func TokenBucket(rate int64, per time.Duration, burst int64) Limit {
 	return Limit{AlgTokenBucket, rate, per, burst}
 }
 
-// LeakyBucket returns a meter of size burst that leaks at rate per period. A burst
-// of 0 means rate.
+// LeakyBucket returns a meter of size burst that leaks at rate per period. A burst of 0 means rate.
 func LeakyBucket(rate int64, per time.Duration, burst int64) Limit {
 	return Limit{AlgLeakyBucket, rate, per, burst}
 }
 
-// LeakyQueue returns a queue of length burst, served at rate per period. A
-// burst of 0 means rate.
+// LeakyQueue returns a queue of length burst, served at rate per period. A burst of 0 means rate.
 func LeakyQueue(rate int64, per time.Duration, burst int64) Limit {
 	return Limit{AlgLeakyQueue, rate, per, burst}
 }
 
-// FixedWindow returns a limit of n units in each window. Windows begin at whole
-// multiples of their length since the Unix epoch, in UTC: an hour on the hour, a
-// day at midnight UTC, a week on a Thursday, because the epoch was one. Around
-// the border of two windows, 2·n units may be admitted within an instant.
+// FixedWindow returns a limit of n units in each window. Windows begin at whole multiples of their length since the
+// Unix epoch, in UTC: an hour on the hour, a day at midnight UTC, a week on a Thursday, because the epoch was one.
+// Around the border of two windows, 2·n units may be admitted within an instant.
 func FixedWindow(n int64, window time.Duration) Limit {
 	return Limit{AlgFixedWindow, n, window, 0}
 }
@@ -76,17 +69,15 @@ func SlidingLog(n int64, window time.Duration) Limit {
 	return Limit{AlgSlidingLog, n, window, 0}
 }
 
-// Unlimited returns the limit that admits everything and keeps no state:
-// Limit{Algorithm: AlgUnlimited}.
+// Unlimited returns the limit that admits everything and keeps no state: Limit{Algorithm: AlgUnlimited}.
 func Unlimited() Limit { return Limit{Algorithm: AlgUnlimited} }
 
 // Blocked returns the limit that admits nothing and keeps no state:
 // Limit{Algorithm: AlgBlocked}. It is valid, unlike the zero Limit.
 func Blocked() Limit { return Limit{Algorithm: AlgBlocked} }
 
-// Concurrent returns a limit of n calls in flight: Limit{Algorithm:
-// AlgConcurrent, Rate: n}. It is for limiters of permits, such as that of
-// local.NewConcurrency.
+// Concurrent returns a limit of n calls in flight: Limit{Algorithm: AlgConcurrent, Rate: n}. It is for limiters of
+// permits, such as that of local.NewConcurrency.
 func Concurrent(n int64) Limit { return Limit{Algorithm: AlgConcurrent, Rate: n} }
 
 // BurstSize returns the most units that can be admitted at once: Burst, or Rate
@@ -103,9 +94,8 @@ func (l Limit) BurstSize() int64 {
 	return l.Burst
 }
 
-// TimeToFull returns the time in which an empty bucket becomes full:
-// BurstSize·Period/Rate, rounded up, at most Never. For windows it returns the
-// window, and for AlgConcurrent and a limit without state 0.
+// TimeToFull returns the time in which an empty bucket becomes full: BurstSize·Period/Rate, rounded up, at most Never.
+// For windows it returns the window, and for AlgConcurrent and a limit without state 0.
 func (l Limit) TimeToFull() time.Duration {
 	switch {
 	case l.Algorithm.windowed():
@@ -146,31 +136,24 @@ type Algorithm uint8
 
 // The algorithms. The zero value is the token bucket.
 const (
-	// AlgTokenBucket refills Rate units per Period up to Burst and admits
-	// while units are left (the generic cell rate algorithm of ITU-T I.371 in
-	// its token form).
+	// AlgTokenBucket refills Rate units per Period up to Burst and admits while units are left (the generic cell rate
+	// algorithm of ITU-T I.371 in its token form).
 	AlgTokenBucket Algorithm = iota
 	// AlgLeakyBucket is the leaky bucket as a meter, which polices. It admits
 	// the same calls as a token bucket of equal rate and burst.
 	AlgLeakyBucket
-	// AlgLeakyQueue is the leaky bucket as a queue, which shapes: Result.Delay
-	// is the time to wait before forwarding.
+	// AlgLeakyQueue is the leaky bucket as a queue, which shapes: Result.Delay is the time to wait before forwarding.
 	AlgLeakyQueue
-	// AlgFixedWindow counts in windows aligned to the clock of Redis, or in
-	// local to the clock of the process.
+	// AlgFixedWindow counts in windows aligned to the clock of Redis, or in local to the clock of the process.
 	AlgFixedWindow
-	// AlgSlidingWindow estimates a trailing window from two counters. A true
-	// trailing window may hold up to 2·Rate - 1.
+	// AlgSlidingWindow estimates a trailing window from two counters. A true trailing window may hold up to 2·Rate - 1.
 	AlgSlidingWindow
-	// AlgSlidingLog keeps the time of every admission for one Period. Its count
-	// is exact.
+	// AlgSlidingLog keeps the time of every admission for one Period. Its count is exact.
 	AlgSlidingLog
 
-	// AlgUnlimited admits everything. It has no rate, period or burst, and
-	// keeps no state.
+	// AlgUnlimited admits everything. It has no rate, period or burst, and keeps no state.
 	AlgUnlimited
-	// AlgBlocked admits nothing. It has no rate, period or burst, and keeps no
-	// state.
+	// AlgBlocked admits nothing. It has no rate, period or burst, and keeps no state.
 	AlgBlocked
 
 	// AlgConcurrent counts the calls that run: at most Rate at once. It has no

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Limiter decides whether a key may consume units. Implementations are safe for
-// concurrent use.
+// Limiter decides whether a key may consume units. Implementations are safe for concurrent use.
 //
 // A denial is a Result, not an error. The errors are:
 //
@@ -20,8 +19,7 @@ import (
 type Limiter interface {
 	// Allow is AllowN with a cost of 1.
 	Allow(ctx context.Context, key string) (Result, error)
-	// AllowN consumes n units of key, all or none. It denies an n above the
-	// burst with RetryAfter Never.
+	// AllowN consumes n units of key, all or none. It denies an n above the burst with RetryAfter Never.
 	AllowN(ctx context.Context, key string, n int64) (Result, error)
 }
 
@@ -36,27 +34,22 @@ type Policy struct {
 	Shadow bool
 }
 
-// Describer is a Limiter that reports the limits that it enforces, so that an
-// adapter can publish them, for example in HTTP fields. The limiters of local,
-// global and hybrid are Describers.
+// Describer is a Limiter that reports the limits that it enforces, so that an adapter can publish them, for example in
+// HTTP fields. The limiters of local, global and hybrid are Describers.
 type Describer interface {
 	Limiter
-	// Name returns the limiter's name, as in Result.Policy. It never changes.
-	// Empty: none.
+	// Name returns the limiter's name, as in Result.Policy. It never changes. Empty: none.
 	Name() string
-	// Policy returns the limit of key. It takes no units and does not ask
-	// Redis. It calls LimitFor and does not validate its answer. It does not
-	// know a limit that came with a call (AllowLimit).
+	// Policy returns the limit of key. It takes no units and does not ask Redis. It calls LimitFor and does not
+	// validate its answer. It does not know a limit that came with a call (AllowLimit).
 	Policy(key string) Policy
 }
 
-// DefaultMaxKeyBytes is the default for the longest key, in bytes. The bound keeps
-// one caller from filling the store.
+// DefaultMaxKeyBytes is the default for the longest key, in bytes. The bound keeps one caller from filling the store.
 const DefaultMaxKeyBytes = 512
 
-// CheckRequest validates a key and a cost. It returns nil, or an error that wraps
-// ErrEmptyKey, ErrKeyTooLong or ErrCost. A maxKeyBytes of 0 means
-// DefaultMaxKeyBytes. A key may contain any bytes.
+// CheckRequest validates a key and a cost. It returns nil, or an error that wraps ErrEmptyKey, ErrKeyTooLong or
+// ErrCost. A maxKeyBytes of 0 means DefaultMaxKeyBytes. A key may contain any bytes.
 func CheckRequest(key string, n int64, maxKeyBytes int) error {
 	if maxKeyBytes == 0 {
 		maxKeyBytes = DefaultMaxKeyBytes
@@ -72,9 +65,8 @@ func CheckRequest(key string, n int64, maxKeyBytes int) error {
 	return nil
 }
 
-// CheckName reports whether s can be the name of a limiter or the prefix of its
-// keys: [A-Za-z0-9_.-]+, at most 128 bytes. Names are parts of Redis keys, so
-// braces, colons and spaces are excluded.
+// CheckName reports whether s can be the name of a limiter or the prefix of its keys: [A-Za-z0-9_.-]+, at most 128
+// bytes. Names are parts of Redis keys, so braces, colons and spaces are excluded.
 func CheckName(s string) bool {
 	if s == "" || len(s) > 128 {
 		return false
@@ -95,8 +87,7 @@ func CheckName(s string) bool {
 var (
 	// ErrClosed is returned after the limiter was closed or shut down.
 	ErrClosed = errors.New("hybridlimit: limiter is closed")
-	// ErrUnavailable is returned when Redis gave no answer. The error also
-	// wraps the cause.
+	// ErrUnavailable is returned when Redis gave no answer. The error also wraps the cause.
 	ErrUnavailable = errors.New("hybridlimit: Redis is unavailable")
 	// ErrExceedsBurst is returned by Wait and Reserve for a cost above the
 	// burst. Allow denies such a cost with RetryAfter Never.
@@ -113,9 +104,8 @@ var (
 	ErrInvalid = errors.New("hybridlimit: invalid configuration")
 	// ErrTooManyKeys is returned by Acquire if MaxKeys keys have running calls.
 	ErrTooManyKeys = errors.New("hybridlimit: too many keys have running calls")
-	// ErrUnsupported is returned by History for an algorithm that keeps no log, by
-	// a constructor for an algorithm that its package does not know or that
-	// another constructor is for, and by Allow of an Acquirer.
+	// ErrUnsupported is returned by History for an algorithm that keeps no log, by a constructor for an algorithm that
+	// its package does not know or that another constructor is for, and by Allow of an Acquirer.
 	ErrUnsupported = errors.New("hybridlimit: algorithm is not supported")
 )
 
@@ -153,8 +143,7 @@ func (v Violations) Err(pkg string) error {
 	return &InvalidError{Package: pkg, Violations: v}
 }
 
-// InvalidError lists all violations of a configuration at once. It matches
-// ErrInvalid.
+// InvalidError lists all violations of a configuration at once. It matches ErrInvalid.
 type InvalidError struct {
 	Package    string     // the package that refused: "hybrid"
 	Violations Violations // at least one

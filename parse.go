@@ -33,13 +33,11 @@ import (
 //
 // A limit of calls in flight is a number and "concurrent".
 //
-// The default burst is 0, which means Rate. The default algorithm is the token
-// bucket. Case and plural do not matter, space may stand between the parts, and
-// single underscores may group digits.
+// The default burst is 0, which means Rate. The default algorithm is the token bucket. Case and plural do not matter,
+// space may stand between the parts, and single underscores may group digits.
 //
-// A returned limit is valid. The error is an *InvalidError that quotes the text
-// and names the expected part, or contains the violations of Validate. The
-// returned limit is then the zero Limit, which admits nothing.
+// A returned limit is valid. The error is an *InvalidError that quotes the text and names the expected part, or
+// contains the violations of Validate. The returned limit is then the zero Limit, which admits nothing.
 func ParseLimit(text string) (Limit, error) {
 	r := reader{rest: lower(text)}
 	l := r.limit()
@@ -55,8 +53,7 @@ func ParseLimit(text string) (Limit, error) {
 	return l, nil
 }
 
-// reader reads a limit from the left. Once problem is set, the results of its
-// methods have no meaning.
+// reader reads a limit from the left. Once problem is set, the results of its methods have no meaning.
 type reader struct {
 	rest    string
 	problem string
@@ -149,8 +146,7 @@ func (r *reader) slash() (ok bool) {
 	return ok
 }
 
-// phrase reads words, if they come next and no other letter follows them
-// directly.
+// phrase reads words, if they come next and no other letter follows them directly.
 func (r *reader) phrase(words string) bool {
 	rest := r.rest
 	for want := range strings.FieldsSeq(words) {
@@ -171,8 +167,7 @@ func (r *reader) skipSpace() string {
 	return r.rest
 }
 
-// expected notes the part that should have come next. The first problem stays:
-// later ones are its consequences.
+// expected notes the part that should have come next. The first problem stays: later ones are its consequences.
 func (r *reader) expected(what string) {
 	got := "nothing"
 	if r.more() {
@@ -198,9 +193,8 @@ func cutWord(s string) (word, rest string) {
 	return s[:len(s)-len(rest)], rest
 }
 
-// cutDigits splits off the ASCII digits at the start of s, without the single
-// underscores between them. ok is false, and nothing is split off, if there are
-// no digits or if an underscore stands elsewhere.
+// cutDigits splits off the ASCII digits at the start of s, without the single underscores between them. ok is false,
+// and nothing is split off, if there are no digits or if an underscore stands elsewhere.
 func cutDigits(s string) (digits, rest string, ok bool) {
 	rest = strings.TrimLeft(s, "0123456789_")
 	run := s[:len(s)-len(rest)]
@@ -235,9 +229,8 @@ var (
 	_ encoding.TextUnmarshaler = (*Limit)(nil)
 )
 
-// MarshalText returns the limit as text that ParseLimit reads back: "100/s burst
-// 200", "5/min sliding window", "100 concurrent", "unlimited". It omits defaults. JSON, YAML and
-// flag.TextVar use it.
+// MarshalText returns the limit as text that ParseLimit reads back: "100/s burst 200", "5/min sliding window", "100
+// concurrent", "unlimited". It omits defaults. JSON, YAML and flag.TextVar use it.
 //
 // An invalid limit has no text: the error is that of Validate. An optional field
 // should be a pointer or, in JSON, have the option omitzero.
@@ -265,8 +258,7 @@ func (l Limit) MarshalText() ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalText reads a limit as ParseLimit does, with the same errors. On an
-// error the limit keeps its value.
+// UnmarshalText reads a limit as ParseLimit does, with the same errors. On an error the limit keeps its value.
 func (l *Limit) UnmarshalText(text []byte) error {
 	read, err := ParseLimit(string(text))
 	if err != nil {

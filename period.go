@@ -44,8 +44,7 @@ func (r *reader) period() time.Duration {
 	return total
 }
 
-// numberNext reports whether the period continues: "burst" and the algorithms do
-// not begin with a digit or a point.
+// numberNext reports whether the period continues: "burst" and the algorithms do not begin with a digit or a point.
 func (r *reader) numberNext() bool {
 	s := r.skipSpace()
 	return s != "" && (s[0] == '.' || '0' <= s[0] && s[0] <= '9')
@@ -109,8 +108,7 @@ func fractionOf(digits string, unit time.Duration) (d time.Duration, exact bool)
 	return time.Duration(q), rem == 0
 }
 
-// periodText returns the shortest text that period reads back as d: "s", "d",
-// "5m", "1m30s".
+// periodText returns the shortest text that period reads back as d: "s", "d", "5m", "1m30s".
 func periodText(d time.Duration) string {
 	switch d {
 	case time.Second:

@@ -6,12 +6,10 @@ import (
 	"time"
 )
 
-// exactInt is 2⁵³: up to it, a float64, and so a Lua number, represents every
-// integer.
+// exactInt is 2⁵³: up to it, a float64, and so a Lua number, represents every integer.
 const exactInt = 1 << 53
 
-// Validate returns nil for a valid limit, else an *InvalidError with every
-// violation.
+// Validate returns nil for a valid limit, else an *InvalidError with every violation.
 //
 // Validate also refuses limits whose arithmetic would not be exact in a float64,
 // which represents every integer up to 2⁵³:
@@ -28,9 +26,8 @@ const exactInt = 1 << 53
 //     Rate·Period is at most 2⁵¹ (26 062 a day, a million in 37 minutes). Beyond
 //     that, prev decreases in steps longer than 1 µs, up to one step late.
 //
-// AlgConcurrent counts calls: Rate must be at most 2⁵¹, and Period and Burst must
-// be 0. AlgUnlimited and AlgBlocked have no arithmetic, and take no Rate, Period or
-// Burst.
+// AlgConcurrent counts calls: Rate must be at most 2⁵¹, and Period and Burst must be 0. AlgUnlimited and AlgBlocked
+// have no arithmetic, and take no Rate, Period or Burst.
 func (l Limit) Validate() error {
 	var bad Violations
 	l.violations(&bad)

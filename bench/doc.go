@@ -7,9 +7,9 @@
 //   - chaos injects faults into real servers and processes. It is its own module because of its proxy.
 //
 // bench is its own module, so that dependencies of a measurement (rival libraries, the OpenTelemetry SDK) never reach
-// importers of the library: heavy dependencies are allowed here and nowhere else. It uses the library through its public
-// packages, as a user does, from the working tree around it. The exceptions: accuracy uses internal/test/fleet, which runs
-// whole fleets in virtual time. windows compares the windows with a log through internal/algo, because that arithmetic
-// takes any time as an argument. redis measures ops as Redis receives them, through internal/algo and
+// importers of the library: heavy dependencies are allowed here and nowhere else. It uses the library through its
+// public packages, as a user does, from the working tree around it. The exceptions: accuracy uses internal/test/fleet,
+// which runs whole fleets in virtual time. windows compares the windows with a log through internal/algo, because that
+// arithmetic takes any time as an argument. redis measures ops as Redis receives them, through internal/algo and
 // internal/test/redistest. compare and the tests start redis-servers with internal/test/redistest.
 package bench

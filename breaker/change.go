@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// ErrSlow is the Cause of a Change after a call that took longer than SlowCall
-// and did not otherwise count as failed. Compare with errors.Is: the Cause also
-// names the durations.
+// ErrSlow is the Cause of a Change after a call that took longer than SlowCall and did not otherwise count as failed.
+// Compare with errors.Is: the Cause also names the durations.
 var ErrSlow = errors.New("breaker: slow call")
 
 // Change is one change of a breaker's state.
@@ -20,8 +19,7 @@ type Change struct {
 	Cause error
 	// At is the time of the change, by the clock of this process.
 	At time.Time
-	// OpenFor is the time until the first probe, drawn for this opening. 0
-	// unless the breaker opened.
+	// OpenFor is the time until the first probe, drawn for this opening. 0 unless the breaker opened.
 	OpenFor time.Duration
 }
 

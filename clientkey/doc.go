@@ -1,6 +1,5 @@
-// Package clientkey makes the keys of clients as text. The key functions of packages
-// httplimit and grpclimit use it, so Config.LimitFor, a limit file and a test can name
-// the same key:
+// Package clientkey makes the keys of clients as text. The key functions of packages httplimit and grpclimit use it, so
+// Config.LimitFor, a limit file and a test can name the same key:
 //
 //	LimitFor: func(key string) hybridlimit.Limit {
 //		if key == clientkey.User("", "alice") {
@@ -19,9 +18,8 @@
 //	route    route:GET /users/{id}        Route
 //	         *                            Everyone
 //
-// API keys and tokens are secrets, so their keys have a hash instead. A user is text
-// that logs and operators know, so it is not hashed unless there is a secret
-// (User). HubConfig.HashKeys hides all keys in Redis. The command
+// API keys and tokens are secrets, so their keys have a hash instead. A user is text that logs and operators know, so
+// it is not hashed unless there is a secret (User). HubConfig.HashKeys hides all keys in Redis. The command
 //
 //	hybridlimit key -user alice
 //

@@ -26,10 +26,9 @@ const Unmatched = "unmatched"
 // "GET /users/{id}", or the full method of gRPC, such as "/shop.Orders/List".
 func Route(route string) string { return routeKind + route }
 
-// IP returns the key of a client's address, as httplimit.PeerIP does: of an IPv6
-// address it is the network of 64 bits. It returns "" for an invalid address. Addresses
-// that stand for an IPv4 address in another way than ::ffff:192.0.2.1 are not
-// translated.
+// IP returns the key of a client's address, as httplimit.PeerIP does: of an IPv6 address it is the network of 64 bits.
+// It returns "" for an invalid address. Addresses that stand for an IPv4 address in another way than ::ffff:192.0.2.1
+// are not translated.
 func IP(addr netip.Addr) string {
 	if addr = addr.Unmap(); addr.Is4() {
 		return Network(addr, 32)
@@ -37,9 +36,8 @@ func IP(addr netip.Addr) string {
 	return Network(addr, 64)
 }
 
-// Network returns the key of the network of an address with this number of bits, as
-// httplimit.ClientIP does with IPConfig.IPv4Bits or IPv6Bits. It returns "" for an
-// invalid address or number.
+// Network returns the key of the network of an address with this number of bits, as httplimit.ClientIP does with
+// IPConfig.IPv4Bits or IPv6Bits. It returns "" for an invalid address or number.
 func Network(addr netip.Addr, bits int) string {
 	p, err := addr.WithZone("").Prefix(bits)
 	if err != nil || !addr.IsValid() {

@@ -10,18 +10,15 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// maxUser is the longest user, in bytes, that is in a key as text. It leaves room for
-// other parts of a joint key.
+// maxUser is the longest user, in bytes, that is in a key as text. It leaves room for other parts of a joint key.
 const maxUser = 256
 
-// User returns the key of a user, that is of any name that an authentication has
-// checked. It returns "" for the user "". The key has the name as it is. So operators,
-// LimitFor and limit files can name it.
+// User returns the key of a user, that is of any name that an authentication has checked. It returns "" for the user
+// "". The key has the name as it is. So operators, LimitFor and limit files can name it.
 //
-// With a secret, the key has an HMAC-SHA-256 of the name instead, cut to 128 bits: set
-// one if no reader of Redis, of a debug page or of a limit file may see names. A name
-// of more than 256 bytes is hashed in any case. The secret is the one that
-// httplimit.User has; its length is not checked here.
+// With a secret, the key has an HMAC-SHA-256 of the name instead, cut to 128 bits: set one if no reader of Redis, of a
+// debug page or of a limit file may see names. A name of more than 256 bytes is hashed in any case. The secret is the
+// one that httplimit.User has; its length is not checked here.
 func User(secret hybridlimit.Secret, name string) string {
 	switch {
 	case name == "":
@@ -39,15 +36,13 @@ func APIKey(secret hybridlimit.Secret, header, value string) string {
 	return hashed(apiKeyKind, secret, textproto.CanonicalMIMEHeaderKey(header), value)
 }
 
-// Bearer returns the key of a bearer token, as httplimit.Bearer does: with a hash of
-// the token, as in APIKey.
+// Bearer returns the key of a bearer token, as httplimit.Bearer does: with a hash of the token, as in APIKey.
 func Bearer(secret hybridlimit.Secret, token string) string {
 	return hashed(bearerKind, secret, "", token)
 }
 
-// Authorization returns the key of the value of an Authorization header: that of Bearer
-// for the token in it. All values that are not a bearer token have one key, which
-// differs from every token's.
+// Authorization returns the key of the value of an Authorization header: that of Bearer for the token in it. All values
+// that are not a bearer token have one key, which differs from every token's.
 func Authorization(secret hybridlimit.Secret, credentials string) string {
 	token, ok := bearerToken(credentials)
 	if !ok {
@@ -56,9 +51,8 @@ func Authorization(secret hybridlimit.Secret, credentials string) string {
 	return Bearer(secret, token)
 }
 
-// bearerToken reads credentials of RFC 6750, section 2.1: the scheme, in upper or
-// lower case, and one word. It accepts any number of spaces and tabs between the
-// two, because code that checks tokens does so too.
+// bearerToken reads credentials of RFC 6750, section 2.1: the scheme, in upper or lower case, and one word. It accepts
+// any number of spaces and tabs between the two, because code that checks tokens does so too.
 func bearerToken(credentials string) (token string, ok bool) {
 	const blank = " \t"
 	credentials = strings.Trim(credentials, blank)
@@ -70,12 +64,10 @@ func bearerToken(credentials string) (token string, ok bool) {
 	return token, !strings.ContainsAny(token, blank)
 }
 
-// hashBytes is the length of the hash that is kept: a collision is likely after
-// 2⁶⁴ keys.
+// hashBytes is the length of the hash that is kept: a collision is likely after 2⁶⁴ keys.
 const hashBytes = 16
 
-// hashed returns the key for the text who, hashed together with the name of its header;
-// "": none.
+// hashed returns the key for the text who, hashed together with the name of its header; "": none.
 func hashed(kind string, secret hybridlimit.Secret, header, who string) string {
 	if secret != "" {
 		mac := hmac.New(sha256.New, []byte(secret))

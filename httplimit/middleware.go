@@ -211,8 +211,8 @@ type limit struct {
 	written atomic.Pointer[[]*policyItem] // a cache of at most maxItems
 }
 
-// newLimit returns the limit for limits[i], which is l, and what reads requests for it. shared is its part that does not
-// depend on HTTP.
+// newLimit returns the limit for limits[i], which is l, and what reads requests for it. shared is its part that does
+// not depend on HTTP.
 func newLimit(i int, l Limit, shared *gate.Limit) (*limit, gate.Reader[*http.Request]) {
 	made := &limit{Limit: shared, bucket: l.Bucket}
 	made.describer, _ = l.Limiter.(hybridlimit.Describer)

@@ -43,22 +43,20 @@ type TransportConfig struct {
 // Transport is an http.RoundTripper that keeps to the limits of servers. It reads them from the response fields
 // RateLimit, RateLimit-Policy and Retry-After, which the middleware of this package sends.
 //
-// A refusal is a response with status 429 or 503. A refusal with Retry-After holds
-// up all requests to that server (see TransportConfig.Key) for that time and up to
-// a tenth longer. The addition is random, so that clients do not return at the
-// same time. A request that cannot wait so long is not sent and fails with
+// A refusal is a response with status 429 or 503. A refusal with Retry-After holds up all requests to that server (see
+// TransportConfig.Key) for that time and up to a tenth longer. The addition is random, so that clients do not return at
+// the same time. A request that cannot wait so long is not sent and fails with
 // *BusyError.
 //
 // RateLimit is a hint. If no unit is left, requests wait for the end of t. If few units are left (SlowBelow), requests
 // are spread over t. A request that cannot wait so long is sent after MaxWait, or at once if its context would end
 // before. Transport ignores quotas in units other than requests, and the fields of a response from a cache.
 //
-// A refused request is retried if that is safe. Its body must be readable again
-// (GetBody). The status must be 429, which means that the request was not served,
-// or 503 with Retry-After if the request is idempotent (by its method, or by an
-// Idempotency-Key). If there is no time for a retry, or after MaxRetries, the
-// caller gets the refusal. While a request waits for its retry, the server may
-// hold up all requests for longer than this request can wait. It then fails with
+// A refused request is retried if that is safe. Its body must be readable again (GetBody). The status must be 429,
+// which means that the request was not served, or 503 with Retry-After if the request is idempotent (by its method, or
+// by an Idempotency-Key). If there is no time for a retry, or after MaxRetries, the caller gets the refusal. While a
+// request waits for its retry, the server may hold up all requests for longer than this request can wait. It then fails
+// with
 // *BusyError, because the refusal is no longer available. Base handles failed
 // connections.
 //

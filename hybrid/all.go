@@ -55,8 +55,8 @@ func (h *Hub) allowJoint(ctx context.Context, asks []joint, each []hybridlimit.A
 	return hybridlimit.Result{}, fmt.Errorf("hybrid: AllowAll: no decision on %d limits within the allowed rounds", len(parts))
 }
 
-// tellEach gives every ask the answer of its limit. Asks for one key share the answer, but each has its own units. A denied call
-// has taken nothing, so its asks get only the denials.
+// tellEach gives every ask the answer of its limit. Asks for one key share the answer, but each has its own units. A
+// denied call has taken nothing, so its asks get only the denials.
 func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part, res *hybridlimit.Result, err error) {
 	for i := range each {
 		one := &each[i].Result
@@ -98,15 +98,15 @@ type part struct {
 	res hybridlimit.Result // the answer; zero until the part has one
 }
 
-// refuse notes a denial that did not come from a try: Redis denied, or memory has no room for the key. A part with such a denial is
-// not tried again: its limit is in shadow, or the call ends.
+// refuse notes a denial that did not come from a try: Redis denied, or memory has no room for the key. A part with such
+// a denial is not tried again: its limit is in shadow, or the call ends.
 func (p *part) refuse(v account.Verdict) {
 	v.Action, v.Sync, v.Left, v.Barred = account.Deny, account.SyncNot, 0, 0
 	p.v, p.shadow = v, true
 }
 
-// parts checks the asks and sorts them into the order in which locks are taken. res is the answer of the limits that count
-// nothing. If one of them denies, res is its denial.
+// parts checks the asks and sorts them into the order in which locks are taken. res is the answer of the limits that
+// count nothing. If one of them denies, res is its denial.
 func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hybridlimit.Result, err error) {
 	if len(asks) == 0 {
 		return nil, res, fmt.Errorf("hybrid: AllowAll: %w: asks is empty, but needs at least one ask", hybridlimit.ErrInvalid)
@@ -147,12 +147,14 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 	return parts, res, nil
 }
 
-// lockOrder compares two keys of a hub by the order in which their entries are locked. A key has an entry for each class.
+// lockOrder compares two keys of a hub by the order in which their entries are locked. A key has an entry for each
+// class.
 func lockOrder(t *keys.Terms, key string, other *keys.Terms, otherKey string) int {
 	return cmp.Or(cmp.Compare(t.Name, other.Name), cmp.Compare(key, otherKey), cmp.Compare(t.Control.Class.Place, other.Control.Class.Place))
 }
 
-// tryAll decides all parts under the locks of their entries. It reports false if units have to be fetched from Redis first.
+// tryAll decides all parts under the locks of their entries. It reports false if units have to be fetched from Redis
+// first.
 func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	locked, kept := parts[:0:0], false
 	defer func() {
@@ -331,8 +333,8 @@ func (p *part) denied(v account.Verdict) hybridlimit.Result {
 	return p.res
 }
 
-// waste handles the units that Redis granted to a call that was denied in the end. It gives them back where possible, and counts
-// the rest as lost. Call it without locks.
+// waste handles the units that Redis granted to a call that was denied in the end. It gives them back where possible,
+// and counts the rest as lost. Call it without locks.
 func waste(ctx context.Context, parts []*part) {
 	for _, p := range parts {
 		if !p.paid {

@@ -10,14 +10,14 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// This file has the questions to Redis of a call under several limits. Cold keys, of which the process has no view, are asked for
-// together: nothing says that one of them denies. The others are asked for one after the other, in one order for all calls. Two calls
-// that want the last units of two limits are then not both denied, and a denial ends the questions. Units that Redis granted to a
-// call that another limit denies are lost, so each of these questions waits for the answer before it. After one answer a key is not
-// cold any more.
+// This file has the questions to Redis of a call under several limits. Cold keys, of which the process has no view, are
+// asked for together: nothing says that one of them denies. The others are asked for one after the other, in one order
+// for all calls. Two calls that want the last units of two limits are then not both denied, and a denial ends the
+// questions. Units that Redis granted to a call that another limit denies are lost, so each of these questions waits
+// for the answer before it. After one answer a key is not cold any more.
 
-// fetchAll asks Redis for the units that the parts lack. If a part denies, it reports true with that part's answer. The parts that
-// Redis always decides come last, so that fewer of their units have to be given back.
+// fetchAll asks Redis for the units that the parts lack. If a part denies, it reports true with that part's answer. The
+// parts that Redis always decides come last, so that fewer of their units have to be given back.
 func fetchAll(ctx context.Context, parts []*part) (res hybridlimit.Result, done bool, err error) {
 	var cold []*part
 	for _, p := range parts {
@@ -67,8 +67,8 @@ func (p *part) fetched(v account.Verdict) bool {
 	return true
 }
 
-// fetchTogether is fetchAll for parts that are asked for at the same time. It waits for all answers. If several parts deny, the
-// answer is that of the longest RetryAfter.
+// fetchTogether is fetchAll for parts that are asked for at the same time. It waits for all answers. If several parts
+// deny, the answer is that of the longest RetryAfter.
 func fetchTogether(ctx context.Context, parts []*part) (res hybridlimit.Result, done bool, err error) {
 	if err := ctx.Err(); err != nil { // units granted to a call that has left are lost
 		return res, true, err
@@ -136,7 +136,8 @@ func (p *part) ask() error {
 	return nil
 }
 
-// again begins an event of the part's key, and decides the part in it. If memory has no room for the key, the event has no entry.
+// again begins an event of the part's key, and decides the part in it. If memory has no room for the key, the event has
+// no entry.
 func (p *part) again() (ev keys.Event, v account.Verdict, err error) {
 	e, _, err := p.Limiter.terms.LockAt(p.Key, p.at)
 	switch {

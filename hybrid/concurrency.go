@@ -18,12 +18,11 @@ import (
 // ConcurrencyLimiter limits the calls that run at once in a whole fleet, for many
 // keys. Make one with Hub.Concurrency. It is safe for concurrent use.
 //
-// Redis has, for each key, the number of permits that each process holds. A process
-// admits calls from the permits that it holds, and gives back those that it does not
-// need. The permits of a process live with its heartbeat, not with a call: a call may
-// take hours without a renewal. The permits of a process that has ended are free
-// about 3 s after the first call that they refuse. internal/permits has the protocol,
-// and docs/decisions/0051-permits-by-membership.md the reasons.
+// Redis has, for each key, the number of permits that each process holds. A process admits calls from the permits that
+// it holds, and gives back those that it does not need. The permits of a process live with its heartbeat, not with a
+// call: a call may take hours without a renewal. The permits of a process that has ended are free about 3 s after the
+// first call that they refuse. internal/permits has the protocol, and docs/decisions/0051-permits-by-membership.md the
+// reasons.
 //
 // The calls in flight of the fleet never exceed the limit, except in these cases:
 //
@@ -64,14 +63,12 @@ const (
 	permitHint = time.Second
 )
 
-// Concurrency adds a limiter of calls in flight to the hub: a limit of
-// hybridlimit.Concurrent, Unlimited or Blocked. It is counted in the hub's heartbeat.
-// The names of all limiters of a hub are different. A hub with such a limiter has
+// Concurrency adds a limiter of calls in flight to the hub: a limit of hybridlimit.Concurrent, Unlimited or Blocked. It
+// is counted in the hub's heartbeat. The names of all limiters of a hub are different. A hub with such a limiter has
 // one goroutine more, and one for each tag with a message in flight.
 //
-// The error is a *hybridlimit.InvalidError with all violations of limit and cfg,
-// or wraps hybridlimit.ErrClosed, or hybridlimit.ErrUnsupported for the limit of a
-// rate.
+// The error is a *hybridlimit.InvalidError with all violations of limit and cfg, or wraps hybridlimit.ErrClosed, or
+// hybridlimit.ErrUnsupported for the limit of a rate.
 func (h *Hub) Concurrency(limit hybridlimit.Limit, cfg ConcurrencyConfig) (*ConcurrencyLimiter, error) {
 	if err := errors.Join(cfg.violations(limit).Err("hybrid"), counted(limit)); err != nil {
 		return nil, err
@@ -115,24 +112,20 @@ func (l *ConcurrencyLimiter) Acquire(ctx context.Context, key string) (p hybridl
 	return l.acquire(ctx, key, 1)
 }
 
-// AcquireN acquires n permits of key, all or none, for one call. If this process
-// holds them, that needs no message. Otherwise the call waits for Redis, and for
-// permits of other calls: see ConcurrencyConfig.MaxWait. No call of a key overtakes
-// another one of the same process. Calls of other processes may overtake it: while
-// permits are scarce, a call for several can wait for long beside calls for one. A
-// call that gets no permits is denied: the Result says so, and the Permit is zero.
+// AcquireN acquires n permits of key, all or none, for one call. If this process holds them, that needs no message.
+// Otherwise the call waits for Redis, and for permits of other calls: see ConcurrencyConfig.MaxWait. No call of a key
+// overtakes another one of the same process. Calls of other processes may overtake it: while permits are scarce, a call
+// for several can wait for long beside calls for one. A call that gets no permits is denied: the Result says so, and
+// the Permit is zero.
 //
-// Release the Permit when the call ends, also after a panic. Release sends no
-// message itself. Remaining is the number of free permits, as far as this process
-// knows. RetryAfter of a denial is a hint of 1 s, because the end of a call is not
-// known before. For an n above the limit it is hybridlimit.Never, without a wait.
-// Source is SourceLease if the process held the permits, SourceRedis if Redis was
-// asked, and SourceFallback if the fallback decided. SourceTimeout is a denial
-// because Redis did not answer in time and the fallback has no permits.
+// Release the Permit when the call ends, also after a panic. Release sends no message itself. Remaining is the number
+// of free permits, as far as this process knows. RetryAfter of a denial is a hint of 1 s, because the end of a call is
+// not known before. For an n above the limit it is hybridlimit.Never, without a wait. Source is SourceLease if the
+// process held the permits, SourceRedis if Redis was asked, and SourceFallback if the fallback decided. SourceTimeout
+// is a denial because Redis did not answer in time and the fallback has no permits.
 //
-// The errors are hybridlimit.ErrEmptyKey, ErrKeyTooLong, ErrCost, ErrClosed,
-// ErrTooManyKeys, the error of ctx, and the *hybridlimit.InvalidError of a limit from
-// LimitFor. Nothing is held then.
+// The errors are hybridlimit.ErrEmptyKey, ErrKeyTooLong, ErrCost, ErrClosed, ErrTooManyKeys, the error of ctx, and the
+// *hybridlimit.InvalidError of a limit from LimitFor. Nothing is held then.
 func (l *ConcurrencyLimiter) AcquireN(ctx context.Context, key string, n int64) (p hybridlimit.Permit, res hybridlimit.Result, err error) {
 	if e := l.take(ctx, key, n, &res); e != nil {
 		return hybridlimit.NewPermit(e, n), res, nil
@@ -140,8 +133,9 @@ func (l *ConcurrencyLimiter) AcquireN(ctx context.Context, key string, n int64) 
 	return l.acquire(ctx, key, n)
 }
 
-// take is the fast path: the permits of the key are at hand. It returns nil if acquire must decide; res has no meaning then. It reads
-// no clock: the membership holds until an epoch, as the budgets of a Limiter do. The answer is written in place: see Limiter.common.
+// take is the fast path: the permits of the key are at hand. It returns nil if acquire must decide; res has no meaning
+// then. It reads no clock: the membership holds until an epoch, as the budgets of a Limiter do. The answer is written
+// in place: see Limiter.common.
 func (l *ConcurrencyLimiter) take(ctx context.Context, key string, n int64, res *hybridlimit.Result) *permitEntry {
 	b := l.base
 	st := b.hub.permits.standing.Load()
@@ -214,8 +208,8 @@ func (l *ConcurrencyLimiter) acquire(ctx context.Context, key string, n int64) (
 	return l.decide(e, res, n)
 }
 
-// decide completes the answer to a call of n permits, and counts it. e has the permits of a call that is admitted; nil: none are
-// counted.
+// decide completes the answer to a call of n permits, and counts it. e has the permits of a call that is admitted; nil:
+// none are counted.
 func (l *ConcurrencyLimiter) decide(e *permitEntry, res hybridlimit.Result, n int64) (hybridlimit.Permit, hybridlimit.Result, error) {
 	b := l.base
 	res.Policy = b.cfg.Name
@@ -260,8 +254,8 @@ func (l *ConcurrencyLimiter) limitOf(key string) (most int64, own bool, err erro
 	return limit.BurstSize(), true, nil
 }
 
-// await waits until the call is admitted or denied, or until it gives up. It stops to wait for a permit after MaxWait, and for an
-// answer of Redis after SyncTimeout.
+// await waits until the call is admitted or denied, or until it gives up. It stops to wait for a permit after MaxWait,
+// and for an answer of Redis after SyncTimeout.
 func (l *ConcurrencyLimiter) await(ctx context.Context, e *permitEntry, w *permitCall) (hybridlimit.Permit, hybridlimit.Result, error) {
 	h := l.base.hub
 	timer := time.NewTimer(l.wait)
@@ -308,9 +302,8 @@ func (l *ConcurrencyLimiter) await(ctx context.Context, e *permitEntry, w *permi
 	return l.decide(nil, res, w.N)
 }
 
-// Peek returns this process's knowledge of a key: Allowed means that it holds a
-// permit that no call uses, or that Redis had a free one at the last answer.
-// Peek acquires nothing, sends nothing and fails as Acquire does.
+// Peek returns this process's knowledge of a key: Allowed means that it holds a permit that no call uses, or that Redis
+// had a free one at the last answer. Peek acquires nothing, sends nothing and fails as Acquire does.
 func (l *ConcurrencyLimiter) Peek(_ context.Context, key string) (hybridlimit.Result, error) {
 	b := l.base
 	if err := b.check(key, 1); err != nil {
@@ -342,8 +335,7 @@ func (l *ConcurrencyLimiter) Peek(_ context.Context, key string) (hybridlimit.Re
 	return b.control.Shadowed(res, 1), nil
 }
 
-// Running returns the number of permits of a key that calls of this process use. It
-// works after Close too.
+// Running returns the number of permits of a key that calls of this process use. It works after Close too.
 func (l *ConcurrencyLimiter) Running(key string) int64 {
 	s, hash := l.shard(key)
 	s.mu.Lock()
@@ -358,11 +350,10 @@ func (l *ConcurrencyLimiter) Running(key string) int64 {
 // waiting calls, or with a message of the last ten seconds.
 func (l *ConcurrencyLimiter) Len() int { return int(l.keys.Load()) }
 
-// Reset makes Redis forget the permits of a key in all processes, and learn them
-// again from their running calls. While it learns, for 3 s, the fallback decides. It
-// is for a key whose permits in Redis are wrong. Running calls go on, and keep their
-// permits. Reset waits for the answer, at most for HubConfig.SyncTimeout. Without one
-// it returns ErrUnavailable, and Redis resets the key when it can be reached.
+// Reset makes Redis forget the permits of a key in all processes, and learn them again from their running calls. While
+// it learns, for 3 s, the fallback decides. It is for a key whose permits in Redis are wrong. Running calls go on, and
+// keep their permits. Reset waits for the answer, at most for HubConfig.SyncTimeout. Without one it returns
+// ErrUnavailable, and Redis resets the key when it can be reached.
 func (l *ConcurrencyLimiter) Reset(ctx context.Context, key string) error {
 	b := l.base
 	if err := b.check(key, 1); err != nil {
@@ -398,12 +389,10 @@ func (l *ConcurrencyLimiter) Reset(ctx context.Context, key string) error {
 	}
 }
 
-// Close denies all further calls with hybridlimit.ErrClosed, those that wait too. It
-// returns at once. Permits of running calls stay valid: the hub tells them to the
-// fleet until they are released, and then the limiter's name is free. Hub.Close ends
-// that: the fleet then gives the permits of calls that still run to others, about
-// 3 s after the first call that they refuse. Close is idempotent, and its error is always
-// nil.
+// Close denies all further calls with hybridlimit.ErrClosed, those that wait too. It returns at once. Permits of
+// running calls stay valid: the hub tells them to the fleet until they are released, and then the limiter's name is
+// free. Hub.Close ends that: the fleet then gives the permits of calls that still run to others, about 3 s after the
+// first call that they refuse. Close is idempotent, and its error is always nil.
 func (l *ConcurrencyLimiter) Close() error {
 	l.base.shut()
 	l.stop()
@@ -450,7 +439,8 @@ func (l *ConcurrencyLimiter) ended() {
 	}
 }
 
-// drain waits until closed limiters hold no permits. Of a key whose part of Redis is away, it waits for running calls only.
+// drain waits until closed limiters hold no permits. Of a key whose part of Redis is away, it waits for running calls
+// only.
 func (m *membership) drain(ctx context.Context, limiters []*Limiter) error {
 	t := time.NewTicker(keys.Tick)
 	defer t.Stop()

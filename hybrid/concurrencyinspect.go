@@ -10,8 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 )
 
-// ConcurrencyInspection is this process's knowledge of a key of a
-// ConcurrencyLimiter.
+// ConcurrencyInspection is this process's knowledge of a key of a ConcurrencyLimiter.
 type ConcurrencyInspection struct {
 	Policy string            `json:"policy"` // the limiter's name
 	Key    string            `json:"key"`    // the caller's key
@@ -52,10 +51,9 @@ type ConcurrencyInspection struct {
 // String returns the Sentence.
 func (i ConcurrencyInspection) String() string { return i.Sentence }
 
-// Inspect returns this process's knowledge of a key, and the answer that a call for
-// one permit would get, with the reason in a sentence. It is for people on call. It
-// acquires nothing, sends nothing, changes nothing and counts nothing. It fails as
-// Acquire does.
+// Inspect returns this process's knowledge of a key, and the answer that a call for one permit would get, with the
+// reason in a sentence. It is for people on call. It acquires nothing, sends nothing, changes nothing and counts
+// nothing. It fails as Acquire does.
 func (l *ConcurrencyLimiter) Inspect(_ context.Context, key string) (ConcurrencyInspection, error) {
 	b := l.base
 	if err := b.check(key, 1); err != nil {

@@ -128,8 +128,8 @@ func (l *ConcurrencyLimiter) entry(key string) (*permitEntry, error) {
 	return e, nil
 }
 
-// makeRoom forgets a key that no call uses, and reports whether there was one. It looks at no key if it has found none, and none has
-// come to be unused since: made-up keys would else cost a look at all keys for each call.
+// makeRoom forgets a key that no call uses, and reports whether there was one. It looks at no key if it has found none,
+// and none has come to be unused since: made-up keys would else cost a look at all keys for each call.
 func (l *ConcurrencyLimiter) makeRoom() bool {
 	if !l.room.Swap(false) {
 		return false
@@ -220,8 +220,8 @@ func (l *ConcurrencyLimiter) sayFloor() {
 	}
 }
 
-// share returns the permits of a key that the fallback gives this process. The floor is for a Redis that does not answer. While
-// Redis learns, other processes may hold all permits.
+// share returns the permits of a key that the fallback gives this process. The floor is for a Redis that does not
+// answer. While Redis learns, other processes may hold all permits.
 func (l *ConcurrencyLimiter) share(c *permits.Conditions) int64 {
 	switch l.base.control.Fallback() {
 	case fallback.PolicyFull:
@@ -274,8 +274,8 @@ func (e *permitEntry) left() int64 {
 	return max(0, min(e.limit, max(0, e.Usable()-e.Used())+e.Free()))
 }
 
-// turn goes on after an event: it ends the waits that can end, sends an op if one is due, and plans the next turn. The shard is
-// locked, and turn unlocks it.
+// turn goes on after an event: it ends the waits that can end, sends an op if one is due, and plans the next turn. The
+// shard is locked, and turn unlocks it.
 func (e *permitEntry) turn(now int64) {
 	l, s := e.lim, e.shard
 	h := l.base.hub

@@ -21,100 +21,80 @@ type Config struct {
 	// Name names the limiter, [A-Za-z0-9_.-]+. Required. Processes that use the
 	// same Redis, HubConfig.Prefix and Name share the limit.
 	Name string
-	// Mode chooses the source of units: leases, credit, or Redis for each call.
-	// Zero: ModeAuto.
+	// Mode chooses the source of units: leases, credit, or Redis for each call. Zero: ModeAuto.
 	Mode Mode
-	// Overshoot is the fraction of the burst, 0 to 1, that the whole fleet may
-	// admit before Redis is told. With a larger value more keys decide without
-	// waiting. Zero: 0.05. Negative: none. ModeAuto only.
+	// Overshoot is the fraction of the burst, 0 to 1, that the whole fleet may admit before Redis is told. With a
+	// larger value more keys decide without waiting. Zero: 0.05. Negative: none. ModeAuto only.
 	Overshoot float64
-	// SyncEvery is K: a key syncs at the latest when it owes this many units.
-	// Owed units are admitted, and Redis has not acknowledged them. A smaller
-	// value costs more messages. Zero: adaptive, the units that the key uses in
+	// SyncEvery is K: a key syncs at the latest when it owes this many units. Owed units are admitted, and Redis has
+	// not acknowledged them. A smaller value costs more messages. Zero: adaptive, the units that the key uses in
 	// SyncInterval, and at least 1000; the bound of ModeDeferred then uses 1000.
 	SyncEvery int64
-	// SyncInterval is T: a key syncs at the latest this long after the first
-	// unit owed. A smaller value costs more messages. If more keys are in use
-	// than a connection can sync in half of its time, syncs that can wait take
-	// longer: seconds at 100 000 keys a second. The units that a key may owe are
-	// still bounded. Zero: 50 ms.
+	// SyncInterval is T: a key syncs at the latest this long after the first unit owed. A smaller value costs more
+	// messages. If more keys are in use than a connection can sync in half of its time, syncs that can wait take
+	// longer: seconds at 100 000 keys a second. The units that a key may owe are still bounded. Zero: 50 ms.
 	SyncInterval time.Duration
-	// MaxWait bounds the time that a decision waits for Redis. Zero: 20 ms.
-	// Negative: never wait (not with ModeExact).
+	// MaxWait bounds the time that a decision waits for Redis. Zero: 20 ms. Negative: never wait (not with ModeExact).
 	MaxWait time.Duration
-	// MaxKeys bounds the number of keys in memory. A new key replaces the one that
-	// was used least recently (an LRU of golang-lru), after that has paid the units
-	// that it owes. If Redis is away, as many keys have a share of their own: see
-	// Fallback. Zero: 100 000.
+	// MaxKeys bounds the number of keys in memory. A new key replaces the one that was used least recently (an LRU of
+	// golang-lru), after that has paid the units that it owes. If Redis is away, as many keys have a share of their
+	// own: see Fallback. Zero: 100 000.
 	MaxKeys int
 	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero: 512.
 	MaxKeyBytes int
 	// Fallback decides while Redis does not answer. Zero: FallbackShare.
 	Fallback Fallback
-	// FallbackFloor is the least burst of FallbackShare, in units: what a
-	// process may admit of a key at once, even if its share of the burst is
-	// smaller. It raises no rate. Below 1: 1.
+	// FallbackFloor is the least burst of FallbackShare, in units: what a process may admit of a key at once, even if
+	// its share of the burst is smaller. It raises no rate. Below 1: 1.
 	FallbackFloor int64
 	// Shadow makes the limiter decide and count, but deny no call.
 	Shadow bool
 	// LogDenials is the shortest time between two log lines about denials. They
 	// go to HubConfig.Logger at level Info. At least 1 ms. Zero: no lines.
 	//
-	// Denials of these methods are logged: Allow, AllowN, AllowLimit,
-	// AllowAtMost, Reserve, Wait (each time that it is refused), and AllowAll (by
-	// the limit that denied). Denials that a shadow limit would have made are
-	// logged too. Peek decides nothing and is not logged. A cost above the burst
-	// is an error of Reserve and Wait, and is not logged.
+	// Denials of these methods are logged: Allow, AllowN, AllowLimit, AllowAtMost, Reserve, Wait (each time that it is
+	// refused), and AllowAll (by the limit that denied). Denials that a shadow limit would have made are logged too.
+	// Peek decides nothing and is not logged. A cost above the burst is an error of Reserve and Wait, and is not
+	// logged.
 	//
-	// Each denial counts once: it has its own line, or is in the "more" of a later
-	// line, which may be about another key. Without a later denial, a line without
-	// a key is written two seconds after it is due, or with Close. So the lines
-	// and their "more" add up to Stats.Denied.
+	// Each denial counts once: it has its own line, or is in the "more" of a later line, which may be about another
+	// key. Without a later denial, a line without a key is written two seconds after it is due, or with Close. So the
+	// lines and their "more" add up to Stats.Denied.
 	//
-	// A line names the key by a digest (lua.Names.Digest), never by the key
-	// itself. With HashKeys the digest is the text that stands for the key in
-	// Redis. Without HashKeys it is a hash without a secret: anyone who can guess the key can
-	// check the guess. The command hybridlimit inspect -digest finds the key.
+	// A line names the key by a digest (lua.Names.Digest), never by the key itself. With HashKeys the digest is the
+	// text that stands for the key in Redis. Without HashKeys it is a hash without a secret: anyone who can guess the
+	// key can check the guess. The command hybridlimit inspect -digest finds the key.
 	LogDenials time.Duration
-	// LimitFor returns the limit of a key. It is called when a key comes into
-	// memory, and again after LimitRefresh or Invalidate, with the next call for
-	// the key. It is not called on the fast path, and under no lock. It must be
-	// safe for concurrent use. For a key without a limit return Blocked(), which
-	// denies every call. Nil: one limit for all keys.
+	// LimitFor returns the limit of a key. It is called when a key comes into memory, and again after LimitRefresh or
+	// Invalidate, with the next call for the key. It is not called on the fast path, and under no lock. It must be safe
+	// for concurrent use. For a key without a limit return Blocked(), which denies every call. Nil: one limit for all
+	// keys.
 	//
-	// A new limit changes the key as SetLimit does. Used units stay used, the old
-	// rate counts up to the change, and the new one from then on. One call waits
-	// for the new answer. Other calls for the key decide by the old limit
+	// A new limit changes the key as SetLimit does. Used units stay used, the old rate counts up to the change, and the
+	// new one from then on. One call waits for the new answer. Other calls for the key decide by the old limit
 	// meanwhile.
 	//
-	// A limit that New would refuse, or of another algorithm, makes the call fail
-	// with ErrInvalid. If Allow, AllowN or a method of Key asks about a key in
-	// memory, the key keeps its limit instead, until the next question. That is
-	// counted (Stats.InvalidLimits) and logged. A panic of LimitFor goes to the
-	// caller, and the key keeps its limit too. ModeExact, logs, and all other
-	// methods that decide (AllowAll without units in hand, Reserve, Wait,
+	// A limit that New would refuse, or of another algorithm, makes the call fail with ErrInvalid. If Allow, AllowN or
+	// a method of Key asks about a key in memory, the key keeps its limit instead, until the next question. That is
+	// counted (Stats.InvalidLimits) and logged. A panic of LimitFor goes to the caller, and the key keeps its limit
+	// too. ModeExact, logs, and all other methods that decide (AllowAll without units in hand, Reserve, Wait,
 	// AllowAtMost, Charge, Refund) ask with each call.
 	LimitFor func(key string) hybridlimit.Limit
-	// LimitRefresh is the time after which LimitFor is asked again about a key in
-	// memory. Each question comes after half to the whole of it, at random, so
-	// that many keys do not ask in one moment. A budget of the fast path can
-	// delay it by up to 10 ms. A key without a call is not asked about. A shorter
-	// time costs more calls of LimitFor. At least 10 ms. hybridlimit.Never: only
-	// after Invalidate. Zero: 1 minute.
+	// LimitRefresh is the time after which LimitFor is asked again about a key in memory. Each question comes after
+	// half to the whole of it, at random, so that many keys do not ask in one moment. A budget of the fast path can
+	// delay it by up to 10 ms. A key without a call is not asked about. A shorter time costs more calls of LimitFor. At
+	// least 10 ms. hybridlimit.Never: only after Invalidate. Zero: 1 minute.
 	LimitRefresh time.Duration
 	// Subject maps a key to the text that decides its tag. Keys with one subject
 	// share a tag, and so a cluster slot. Nil: the key itself.
 	Subject func(key string) string
-	// Classes are classes of calls that leave a part of the burst to others. A
-	// call through Limiter.Class is admitted only if the floor of its class stays,
-	// so calls of the limiter itself, the critical ones, find these units. At most
-	// 7, with different names and floors. All processes need not have the same
-	// classes. Not for a sliding log. MaxKeys is for each class. Each class counts
-	// as a process for credit. Nil: no classes, at no cost.
+	// Classes are classes of calls that leave a part of the burst to others. A call through Limiter.Class is admitted
+	// only if the floor of its class stays, so calls of the limiter itself, the critical ones, find these units. At
+	// most 7, with different names and floors. All processes need not have the same classes. Not for a sliding log.
+	// MaxKeys is for each class. Each class counts as a process for credit. Nil: no classes, at no cost.
 	//
-	// A floor costs a bucket or a queue a part of its burst: the others may still
-	// use the whole rate. It costs a window that part of each window. See
-	// docs/limits.md.
+	// A floor costs a bucket or a queue a part of its burst: the others may still use the whole rate. It costs a window
+	// that part of each window. See docs/limits.md.
 	Classes []Class
 	// Hub configures the limiter's own hub. It is for New only.
 	Hub HubConfig
@@ -126,52 +106,38 @@ type HubConfig struct {
 	Prefix string
 	// Name distinguishes the hub from other hubs of its MeterProvider,
 	// [A-Za-z0-9_.-]+. It is the attribute rate_limiting.hub of metrics that
-	// belong to the hub, not to a limiter. Redis does not see it. While a hub of
-	// this name is open, further ones get a number ("api-2"). Empty: Prefix; for
-	// the hub of a limiter made by New, Prefix/Config.Name.
+	// belong to the hub, not to a limiter. Redis does not see it. While a hub of this name is open, further ones get a
+	// number ("api-2"). Empty: Prefix; for the hub of a limiter made by New, Prefix/Config.Name.
 	Name string
-	// Tags is the number of tags, 1 to 16384. Each tag lies in one cluster slot, and
-	// keys are spread over them by hash. Tags is part of the deployment's
-	// identity: with another number all keys start as unused keys.
-	// Zero: 16.
+	// Tags is the number of tags, 1 to 16384. Each tag lies in one cluster slot, and keys are spread over them by hash.
+	// Tags is part of the deployment's identity: with another number all keys start as unused keys. Zero: 16.
 	Tags int
-	// FleetSize is N, the number of processes, until two heartbeats have
-	// measured it. If Redis is down at the start, it sets the size of the
-	// fallback share, so set it near the number of replicas. With it, Ready
-	// does not wait for the measurement. Zero: 1, with a warning when it matters.
+	// FleetSize is N, the number of processes, until two heartbeats have measured it. If Redis is down at the start, it
+	// sets the size of the fallback share, so set it near the number of replicas. With it, Ready does not wait for the
+	// measurement. Zero: 1, with a warning when it matters.
 	FleetSize int
-	// SyncTimeout bounds one attempt to reach Redis in the background. Zero:
-	// 250 ms.
+	// SyncTimeout bounds one attempt to reach Redis in the background. Zero: 250 ms.
 	SyncTimeout time.Duration
-	// HashKeys is a secret. With it, Redis sees a hash of each caller's key
-	// instead of the key. Set it if keys are personal data (an address, an
-	// e-mail): then the key cannot be read in Redis or in its backups. In memory
-	// the key is not hashed. An ID from hybridlimit.WithRequestID is stored as it
-	// is.
+	// HashKeys is a secret. With it, Redis sees a hash of each caller's key instead of the key. Set it if keys are
+	// personal data (an address, an e-mail): then the key cannot be read in Redis or in its backups. In memory the key
+	// is not hashed. An ID from hybridlimit.WithRequestID is stored as it is.
 	//
-	// The hash is HMAC-SHA-256, cut to 128 bits (lua.Names has the probability
-	// that two keys share one). It costs about 1 µs when a key comes into memory
-	// and with each of its syncs.
+	// The hash is HMAC-SHA-256, cut to 128 bits (lua.Names has the probability that two keys share one). It costs about
+	// 1 µs when a key comes into memory and with each of its syncs.
 	//
-	// The secret has 32 to 1024 bytes and is the same in all processes. It is
-	// part of the deployment's identity: with another secret, or without one, all
-	// keys start as unused keys. Keep it out of Redis. Zero: keys are not hashed.
+	// The secret has 32 to 1024 bytes and is the same in all processes. It is part of the deployment's identity: with
+	// another secret, or without one, all keys start as unused keys. Keep it out of Redis. Zero: keys are not hashed.
 	HashKeys hybridlimit.Secret
-	// Functions runs the library as Redis Functions (FCALL) instead of scripts
-	// (EVALSHA). It is the same Lua at the same speed, but Redis keeps it: it is
-	// replicated, survives a restart with persistence, and can be listed. It
-	// needs Redis 7 and the rights to FCALL and FUNCTION LOAD, because the
-	// library is loaded wherever it is missing. Without either, every call fails
-	// as if Redis were away: there is no fallback to scripts. Only in a cluster,
-	// calls for a slot that is moving to another node, or after repeated FUNCTION
-	// FLUSH, go as scripts. Processes with and without Functions share one state.
-	// Zero: scripts.
+	// Functions runs the library as Redis Functions (FCALL) instead of scripts (EVALSHA). It is the same Lua at the
+	// same speed, but Redis keeps it: it is replicated, survives a restart with persistence, and can be listed. It
+	// needs Redis 7 and the rights to FCALL and FUNCTION LOAD, because the library is loaded wherever it is missing.
+	// Without either, every call fails as if Redis were away: there is no fallback to scripts. Only in a cluster, calls
+	// for a slot that is moving to another node, or after repeated FUNCTION FLUSH, go as scripts. Processes with and
+	// without Functions share one state. Zero: scripts.
 	Functions bool
-	// Breaker decides when Redis counts as away. Its OnChange is called in
-	// addition to the hub's own.
+	// Breaker decides when Redis counts as away. Its OnChange is called in addition to the hub's own.
 	Breaker breaker.Config
-	// MeterProvider receives the metrics, listed in docs/metrics.md. Nil: no
-	// metrics, at no cost.
+	// MeterProvider receives the metrics, listed in docs/metrics.md. Nil: no metrics, at no cost.
 	MeterProvider metric.MeterProvider
 	// TracerProvider receives one span per sync. Nil: none.
 	TracerProvider trace.TracerProvider

@@ -13,8 +13,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// This file has direct calls: Redis makes the decision, with one message for each. They are for ModeExact, for sliding logs, and
-// for keys for which memory has no room.
+// This file has direct calls: Redis makes the decision, with one message for each. They are for ModeExact, for sliding
+// logs, and for keys for which memory has no room.
 
 // exact asks Redis to decide this call. The message is sent once and has no envelope.
 func (l *Limiter) exact(ctx context.Context, key string, n int64, given *account.Plan) (hybridlimit.Result, error) {
@@ -76,8 +76,8 @@ func (l *Limiter) askNow(ctx context.Context, at keys.Place, op algo.Op) (ans wi
 	return l.askWithin(ctx, at, op, l.cfg.MaxWait)
 }
 
-// patience returns the time for which Reserve and Wait wait for Redis. They may take longer than a decision: a Redis in another
-// zone that needs longer than MaxWait is no outage for them, and a new connection takes several round trips.
+// patience returns the time for which Reserve and Wait wait for Redis. They may take longer than a decision: a Redis in
+// another zone that needs longer than MaxWait is no outage for them, and a new connection takes several round trips.
 func (l *Limiter) patience() time.Duration {
 	if l.cfg.MaxWait < 0 {
 		return l.cfg.MaxWait
@@ -85,9 +85,9 @@ func (l *Limiter) patience() time.Duration {
 	return max(l.cfg.MaxWait, 4*l.hub.cfg.SyncTimeout)
 }
 
-// askWithin sends a message with one op, once and without an envelope, and waits for the answer. It returns the answer, and the time at which Redis gave it,
-// in µs of Redis time. Without an answer ok is false, and Granted is the number of units that Redis may have granted: none if
-// nothing was sent.
+// askWithin sends a message with one op, once and without an envelope, and waits for the answer. It returns the answer,
+// and the time at which Redis gave it, in µs of Redis time. Without an answer ok is false, and Granted is the number of
+// units that Redis may have granted: none if nothing was sent.
 func (l *Limiter) askWithin(ctx context.Context, at keys.Place, op algo.Op, wait time.Duration) (ans wire.Answer, now int64, ok bool) {
 	if l.control.Mute() || ended(ctx) != nil {
 		return ans, 0, false
@@ -142,7 +142,8 @@ func (l *Limiter) askWithin(ctx context.Context, at keys.Place, op algo.Op, wait
 	return ans, reply.Now, true
 }
 
-// viewOf returns the view of a key that Redis alone decides. An op carries it, so that a Redis that has lost the key learns of it.
+// viewOf returns the view of a key that Redis alone decides. An op carries it, so that a Redis that has lost the key
+// learns of it.
 func (l *Limiter) viewOf(at keys.Place) (v algo.View) {
 	e := l.terms.Store.Get(at.Key)
 	if e == nil || at.Plan.Kind == algo.KindLog {
@@ -156,8 +157,8 @@ func (l *Limiter) viewOf(at keys.Place) (v algo.View) {
 	return v
 }
 
-// seen notes the answer of a direct call for a key that Redis alone decides, so that a fallback begins with what was left. A key
-// for which memory has no room begins with a full share.
+// seen notes the answer of a direct call for a key that Redis alone decides, so that a fallback begins with what was
+// left. A key for which memory has no room begins with a full share.
 func (l *Limiter) seen(at keys.Place, ans wire.Answer, redisNow, sent int64) {
 	e, _, err := l.terms.LockAt(at.Key, at)
 	if e == nil || err != nil {
@@ -169,7 +170,8 @@ func (l *Limiter) seen(at keys.Place, ans wire.Answer, redisNow, sent int64) {
 	e.Account.DirectSeen(&c, account.Answer{Answer: ans, RedisNow: redisNow, Sent: sent}, now)
 }
 
-// ended returns the error of a context that has ended, also if its timer is late: a client of Redis notices the deadline itself.
+// ended returns the error of a context that has ended, also if its timer is late: a client of Redis notices the
+// deadline itself.
 func ended(ctx context.Context) error {
 	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
 		return context.DeadlineExceeded
@@ -177,14 +179,14 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// long reports whether a call that has waited so long without an answer is evidence against Redis. A MaxWait near the round trip
-// says nothing: it is short, or Redis is far, or this process gets no core.
+// long reports whether a call that has waited so long without an answer is evidence against Redis. A MaxWait near the
+// round trip says nothing: it is short, or Redis is far, or this process gets no core.
 func (h *Hub) long(wait time.Duration) bool {
 	return wait-h.engine.Late() >= max(5*time.Millisecond, 4*h.engine.RTT(), 4*time.Duration(h.heart.Trip.Load()))
 }
 
-// blame returns the error for the breaker. If the caller's ctx has ended, or the limiter is closed, a failure is no evidence about
-// Redis, and blame returns context.Canceled.
+// blame returns the error for the breaker. If the caller's ctx has ended, or the limiter is closed, a failure is no
+// evidence about Redis, and blame returns context.Canceled.
 func (l *Limiter) blame(ctx context.Context, err error) error {
 	if err != nil && (ended(ctx) != nil || l.control.Closed.Load()) {
 		return context.Canceled
@@ -216,7 +218,8 @@ func (l *Limiter) withoutRedis(key string, at keys.Place, n int64) (account.Verd
 	return l.terms.WithoutMemory(key, at, n), nil
 }
 
-// refused returns Redis's last refusal for a key, and the time. It reports whether that refusal still denies n units under this limit.
+// refused returns Redis's last refusal for a key, and the time. It reports whether that refusal still denies n units
+// under this limit.
 func (l *Limiter) refused(key string, at keys.Place, n int64) (r account.Refusal, now int64, ok bool) {
 	if l.control.Exact() {
 		return r, 0, false // ModeExact asks Redis for every call
@@ -231,8 +234,8 @@ func (l *Limiter) refused(key string, at keys.Place, n int64) (r account.Refusal
 	return r, now, !e.Dead() && e.Plan.Load().Limit == at.Plan.Limit && r.Holds(n, now)
 }
 
-// refuse notes a refusal of n units that was received at now. An earlier refusal of at most n units stays while it holds. Only
-// logs need this: ModeExact asks every time.
+// refuse notes a refusal of n units that was received at now. An earlier refusal of at most n units stays while it
+// holds. Only logs need this: ModeExact asks every time.
 func (l *Limiter) refuse(key string, at keys.Place, n int64, ans wire.Answer, sent, now int64) {
 	if l.control.Exact() || at.Plan.Kind != algo.KindLog {
 		return
@@ -257,8 +260,9 @@ func (l *Limiter) accept(key string) {
 	}
 }
 
-// The rest of this file decides calls that cost more than the burst, which are always denied. Such a denial still reports the units left. They
-// come from the estimate in memory. For a key without a view they come from Redis, which is asked about once per account.MaxView.
+// The rest of this file decides calls that cost more than the burst, which are always denied. Such a denial still
+// reports the units left. They come from the estimate in memory. For a key without a view they come from Redis, which
+// is asked about once per account.MaxView.
 
 // aboveHere denies n units of a locked entry and unlocks the entry.
 func (l *Limiter) aboveHere(ctx context.Context, e *keys.Entry, r *account.Plan, key string, given *account.Plan, n int64) (hybridlimit.Result, error) {
@@ -296,8 +300,8 @@ func (l *Limiter) aboveHere(ctx context.Context, e *keys.Entry, r *account.Plan,
 	return l.answerUnder(r, key, never(res), n), nil
 }
 
-// aboveAll returns the denial of the first part that Redis decides and that costs more than its burst. It reports false if there
-// is no such part. Parts of a shadow limit do not count.
+// aboveAll returns the denial of the first part that Redis decides and that costs more than its burst. It reports false
+// if there is no such part. Parts of a shadow limit do not count.
 func aboveAll(ctx context.Context, parts []*part) (res hybridlimit.Result, ok bool) {
 	for _, p := range parts {
 		if !p.exactly || p.N <= p.at.Plan.Burst || p.Limiter.control.Shadow.Load() {

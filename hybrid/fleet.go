@@ -27,10 +27,10 @@ type FleetLimit struct {
 // Validate returns the violations, as SetFleetLimit does. The zero FleetLimit is valid.
 func (f FleetLimit) Validate() error { return control.FleetLimit(f).Violations().Err("hybrid") }
 
-// SetFleetLimit sets the limit of all processes that share this limiter's limit. The zero FleetLimit takes it back. This
-// process applies it at once, and the others with the settings that they read after their next heartbeat, within two
-// intervals of heartbeats (2 s in a fleet of up to 500 processes). Used units stay used, as with SetLimit. Until all have
-// heard of it, each op counts by the limit of its sender, and the bound is that of the larger limit.
+// SetFleetLimit sets the limit of all processes that share this limiter's limit. The zero FleetLimit takes it back.
+// This process applies it at once, and the others with the settings that they read after their next heartbeat, within
+// two intervals of heartbeats (2 s in a fleet of up to 500 processes). Used units stay used, as with SetLimit. Until
+// all have heard of it, each op counts by the limit of its sender, and the bound is that of the larger limit.
 //
 // Redis keeps the limit, and the fleet restores it in a Redis that has lost it. While Redis does not answer, processes
 // keep the limit that they heard last, and a process that starts decides by its own. A limiter of package global has no
@@ -98,8 +98,8 @@ func (h *Hub) FleetLimit(ctx context.Context, limiter string) (FleetLimit, error
 // MaxFleetKeyLimits is the largest number of keys of a limiter with a limit of the fleet.
 const MaxFleetKeyLimits = wire.MaxKeyLimits
 
-// ErrFleetKeysFull means that a limiter has no room for the fleet's limit of one more key: it has MaxFleetKeyLimits, or their text
-// is longer than 256 KiB.
+// ErrFleetKeysFull means that a limiter has no room for the fleet's limit of one more key: it has MaxFleetKeyLimits, or
+// their text is longer than 256 KiB.
 var ErrFleetKeysFull = errors.New("hybrid: the limiter has no room for the fleet's limit of one more key")
 
 // FleetKeyLimit is a limit that all processes of a fleet decide by for one key, as Redis keeps it.
@@ -110,17 +110,17 @@ type FleetKeyLimit struct {
 }
 
 // SetFleetKeyLimit sets the limit of one key of a limiter in all processes. The zero Limit takes it back. It wins over
-// Settings.Keys, Config.LimitFor and every limit of the limiter, but not over the limit of a call (AllowLimit). It is for an
-// operator in an incident; a limit that stays belongs into Settings.Keys or LimitFor.
+// Settings.Keys, Config.LimitFor and every limit of the limiter, but not over the limit of a call (AllowLimit). It is
+// for an operator in an incident; a limit that stays belongs into Settings.Keys or LimitFor.
 //
-// Processes hear of it as of SetFleetLimit, within two intervals of heartbeats, and used units stay used. Redis keeps it for a day
-// after the last heartbeat, and the fleet restores it in a Redis that has lost it. The limiter is named, and need not belong to
-// this hub. If it does, the limit must have its algorithm; otherwise a process ignores a limit of another algorithm and logs
-// that. Package global does not hear of it.
+// Processes hear of it as of SetFleetLimit, within two intervals of heartbeats, and used units stay used. Redis keeps
+// it for a day after the last heartbeat, and the fleet restores it in a Redis that has lost it. The limiter is named,
+// and need not belong to this hub. If it does, the limit must have its algorithm; otherwise a process ignores a limit
+// of another algorithm and logs that. Package global does not hear of it.
 //
-// It fails with ErrInvalid, ErrEmptyKey or ErrKeyTooLong, or ErrFleetKeysFull, and changes nothing then. It costs one message,
-// whatever the state of the breaker, and waits for the answer, at most for HubConfig.SyncTimeout. Without an answer it returns
-// ErrUnavailable, and the limit may or may not have been set.
+// It fails with ErrInvalid, ErrEmptyKey or ErrKeyTooLong, or ErrFleetKeysFull, and changes nothing then. It costs one
+// message, whatever the state of the breaker, and waits for the answer, at most for HubConfig.SyncTimeout. Without an
+// answer it returns ErrUnavailable, and the limit may or may not have been set.
 func (h *Hub) SetFleetKeyLimit(ctx context.Context, limiter, key string, limit hybridlimit.Limit) error {
 	h.mu.Lock()
 	l := h.limiters[limiter]
@@ -161,8 +161,8 @@ func (h *Hub) SetFleetKeyLimit(ctx context.Context, limiter, key string, limit h
 	return err
 }
 
-// FleetKeyLimits asks Redis for the fleet's limits of the keys of a limiter, sorted by key. Limits that this version does not know
-// are zero.
+// FleetKeyLimits asks Redis for the fleet's limits of the keys of a limiter, sorted by key. Limits that this version
+// does not know are zero.
 func (h *Hub) FleetKeyLimits(ctx context.Context, limiter string) (all []FleetKeyLimit, err error) {
 	var heard wire.KeyLimits
 	err = h.operate(ctx, "limits of keys", limiter, func(ctx context.Context) (err error) {

@@ -35,15 +35,12 @@ import (
 // Hub is the connection of one process to one fleet. Many limits share its sync
 // engine, so that their keys share messages. It is safe for concurrent use.
 //
-// Make one Hub for the program, share it, and make each limiter once by Hub.Limiter. A
-// second hub, or a limiter of New beside it, counts as one more process of the fleet: its
-// limiters of the same names get a share of their own.
+// Make one Hub for the program, share it, and make each limiter once by Hub.Limiter. A second hub, or a limiter of New
+// beside it, counts as one more process of the fleet: its limiters of the same names get a share of their own.
 //
-// A hub with limiters has one goroutine for the heartbeat, and one for its syncs while
-// there are any; on a cluster one for each busy tag (see HubConfig.Tags). With many calls,
-// or a slow Redis, it has two for its clock.
-// After Redis has lost its state it has one more for a while. Close waits for
-// all of them.
+// A hub with limiters has one goroutine for the heartbeat, and one for its syncs while there are any; on a cluster one
+// for each busy tag (see HubConfig.Tags). With many calls, or a slow Redis, it has two for its clock. After Redis has
+// lost its state it has one more for a while. Close waits for all of them.
 type Hub struct {
 	cfg      HubConfig
 	names    lua.Names
@@ -80,15 +77,13 @@ type Hub struct {
 	decided  int64               // decisions of limiters that were closed before the hub
 }
 
-// NewHub makes a hub. It does not connect, so an unreachable Redis is not an
-// error. The caller closes the client, after the hub. Give the hub its own client
-// if its traffic should not share a pool.
+// NewHub makes a hub. It does not connect, so an unreachable Redis is not an error. The caller closes the client, after
+// the hub. Give the hub its own client if its traffic should not share a pool.
 //
-// NewHub adds two permanent hooks to a client of go-redis. One guards the
-// connections that the client dials from now on: this hub's commands never
-// receive a reply that is longer than Redis can give. The other records why a
-// dial failed, so that the cause of an outage is named ("connection refused").
-// Other commands on the same client are answered as before.
+// NewHub adds two permanent hooks to a client of go-redis. One guards the connections that the client dials from now
+// on: this hub's commands never receive a reply that is longer than Redis can give. The other records why a dial
+// failed, so that the cause of an outage is named ("connection refused"). Other commands on the same client are
+// answered as before.
 func NewHub(rdb redis.UniversalClient, cfg HubConfig) (*Hub, error) { return newHub(rdb, cfg, "") }
 
 // newHub is NewHub. If only is not empty, the hub is for the one limiter of that name.
@@ -150,8 +145,8 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	return h, nil
 }
 
-// makeBreakers makes one breaker per tag if tags may be on different servers. Otherwise it makes one: a single Redis is up or down
-// as a whole.
+// makeBreakers makes one breaker per tag if tags may be on different servers. Otherwise it makes one: a single Redis is
+// up or down as a whole.
 func (h *Hub) makeBreakers() error {
 	count := h.cfg.Tags
 	if h.runner.Together() {
@@ -200,10 +195,9 @@ func (h *Hub) breaker(tag int) *circuit.Breaker { return h.breakers[h.server(tag
 // server returns the index of the server of a tag, as far as the hub tells servers apart: 0 for a single Redis.
 func (h *Hub) server(tag int) int { return tag % len(h.breakers) }
 
-// Limiter adds a limiter to the hub and counts it in the hub's heartbeat. It fails if an open
-// limiter of the hub has the same name. It also fails if an open limiter anywhere
-// in this program has the same client, prefix and name, but another limit. A limit
-// of AlgConcurrent is ErrUnsupported: it is for Concurrency.
+// Limiter adds a limiter to the hub and counts it in the hub's heartbeat. It fails if an open limiter of the hub has
+// the same name. It also fails if an open limiter anywhere in this program has the same client, prefix and name, but
+// another limit. A limit of AlgConcurrent is ErrUnsupported: it is for Concurrency.
 func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if err := errors.Join(cfg.violations(limit).Err("hybrid"), rated(limit)); err != nil {
 		return nil, err
@@ -211,7 +205,8 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	return h.limiter(limit, cfg, nil)
 }
 
-// limiter adds a limiter. flight is the limiter of calls in flight that it carries; nil: it limits a rate. The arguments are valid.
+// limiter adds a limiter. flight is the limiter of calls in flight that it carries; nil: it limits a rate. The
+// arguments are valid.
 func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLimiter) (*Limiter, error) {
 	cfg = cfg.withDefaults()
 	release, err := claim(h.identity(cfg.Name), limit)
@@ -314,8 +309,9 @@ func (h *Hub) forget(l *Limiter) {
 	}
 }
 
-// takeBack takes back the budgets of all keys. A budget that no call has used for half of the range of epochs would become valid
-// again. The heartbeat lets the clock call takeBack once per quarter of the range, which is eight months of ticks.
+// takeBack takes back the budgets of all keys. A budget that no call has used for half of the range of epochs would
+// become valid again. The heartbeat lets the clock call takeBack once per quarter of the range, which is eight months
+// of ticks.
 func (h *Hub) takeBack() {
 	for _, v := range h.views() {
 		v.drain()
@@ -374,8 +370,8 @@ func (h *Hub) beat() {
 	}
 }
 
-// returnWanted makes the keys with these marks return units that this process does not use. It looks at each key of a window that
-// holds units: 100 000 keys take some ms.
+// returnWanted makes the keys with these marks return units that this process does not use. It looks at each key of a
+// window that holds units: 100 000 keys take some ms.
 func (h *Hub) returnWanted(marks map[string]bool) {
 	if len(marks) == 0 {
 		return
@@ -403,8 +399,7 @@ func (h *Hub) Limiters() []*Limiter {
 	return slices.DeleteFunc(h.named(), func(l *Limiter) bool { return l.flight != nil })
 }
 
-// ConcurrencyLimiters returns the open limiters of calls in flight of the hub, sorted
-// by name.
+// ConcurrencyLimiters returns the open limiters of calls in flight of the hub, sorted by name.
 func (h *Hub) ConcurrencyLimiters() []*ConcurrencyLimiter {
 	var out []*ConcurrencyLimiter
 	for _, l := range h.named() {

@@ -25,15 +25,15 @@ type identity struct {
 // identity returns the identity of a limiter of the hub.
 func (h *Hub) identity(name string) identity { return identity{h.client, h.cfg.Prefix, name} }
 
-// claims holds the limits in use, so that one program cannot use two different limits under one identity by mistake. The client
-// stands for the Redis behind it. Two programs, or two clients, may differ during a rollout.
+// claims holds the limits in use, so that one program cannot use two different limits under one identity by mistake.
+// The client stands for the Redis behind it. Two programs, or two clients, may differ during a rollout.
 var claims = struct {
 	sync.Mutex
 	held map[identity]*claimed
 }{held: map[identity]*claimed{}}
 
-// shareOne is the remedy for two limiters of one name in a program. Two hubs with clients of their own cannot be told from
-// two programs, nor from a fleet in a test, so nothing reports them.
+// shareOne is the remedy for two limiters of one name in a program. Two hubs with clients of their own cannot be told
+// from two programs, nor from a fleet in a test, so nothing reports them.
 const shareOne = "make one *hybrid.Hub, and share the limiter that Hub.Limiter returns"
 
 type claimed struct {
@@ -91,8 +91,8 @@ func reclaim(id identity, limit hybridlimit.Limit) error {
 	return nil
 }
 
-// The rest of this file decides when Redis counts as away: the breaker is not closed, or Redis refuses the syncs of a tag. It also has the
-// reaction to another process that uses this process's identity.
+// The rest of this file decides when Redis counts as away: the breaker is not closed, or Redis refuses the syncs of a
+// tag. It also has the reaction to another process that uses this process's identity.
 
 // broken reports whether decisions on a tag must be made without Redis.
 func (h *Hub) broken(tag int) bool { return h.state(tag) != breaker.Closed }
@@ -129,9 +129,9 @@ func (h *Hub) refusing(tag int, refusing bool, err error) {
 	}
 }
 
-// renamed is called by the sync engine when another process sends syncs under this process's identity. That process may send
-// heartbeats under it too. The fleet would then count two processes as one, so this process's heartbeats get a new identity. The
-// record of the old identity expires in Redis.
+// renamed is called by the sync engine when another process sends syncs under this process's identity. That process may
+// send heartbeats under it too. The fleet would then count two processes as one, so this process's heartbeats get a new
+// identity. The record of the old identity expires in Redis.
 func (h *Hub) renamed(tag int) {
 	name := newIdentity()
 	h.heart.Rename(name)

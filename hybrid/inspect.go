@@ -22,16 +22,15 @@ const (
 	OutcomeAsk   Outcome = "ask" // the call asks Redis and waits for MaxWait at most; then it is decided without Redis
 )
 
-// Inspection has this process's knowledge of a key, and the answer that a call
-// for one unit would get. Durations in JSON are nanoseconds. It contains the key,
-// so keep it where keys may be seen.
+// Inspection has this process's knowledge of a key, and the answer that a call for one unit would get. Durations in
+// JSON are nanoseconds. It contains the key, so keep it where keys may be seen.
 type Inspection struct {
 	Policy string            `json:"policy"` // Config.Name
 	Key    string            `json:"key"`    // as passed to Inspect
 	Digest string            `json:"digest"` // stands for the key in logs: see Config.LogDenials
 	Limit  hybridlimit.Limit `json:"limit"`  // of the key
-	// LimitFrom is the source of Limit: "fleet_key" (Hub.SetFleetKeyLimit), "key" (Settings.Keys or Config.LimitFor), or the text
-	// of a LimitSource.
+	// LimitFrom is the source of Limit: "fleet_key" (Hub.SetFleetKeyLimit), "key" (Settings.Keys or Config.LimitFor),
+	// or the text of a LimitSource.
 	LimitFrom string `json:"limit_from"`
 	// Configured is the limit that New or Hub.Limiter received, which other limits may replace.
 	Configured hybridlimit.Limit `json:"configured"`
@@ -72,8 +71,7 @@ type Inspection struct {
 	ViewLeft int64         `json:"view_left"`   // units left by the view; negative: debt, or units of the floor that are used
 	ViewAge  time.Duration `json:"view_age_ns"` // time since the view was received
 
-	// Redis is the state of the key in Redis now. Nil: Redis was not asked, or
-	// did not answer.
+	// Redis is the state of the key in Redis now. Nil: Redis was not asked, or did not answer.
 	Redis *hybridlimit.KeyState `json:"redis,omitempty"`
 	// RedisError is the reason if Redis was asked and did not answer.
 	RedisError string `json:"redis_error,omitempty"`
@@ -82,23 +80,20 @@ type Inspection struct {
 // String returns the Sentence.
 func (i Inspection) String() string { return i.Sentence }
 
-// Inspect returns this process's knowledge of a key, and the answer that a call
-// for one unit would get, with the reason in a sentence. It is for people on
-// call. It takes no units, changes nothing and counts nothing. It calls only
-// Config.LimitFor and Config.Subject. It costs some µs, and holds the key's lock
-// for less than one µs. If memory has no room for the key, it costs up to a ms.
-// The answer is for a call without a limit of its own: AllowLimit may get another
-// one.
+// Inspect returns this process's knowledge of a key, and the answer that a call for one unit would get, with the reason
+// in a sentence. It is for people on call. It takes no units, changes nothing and counts nothing. It calls only
+// Config.LimitFor and Config.Subject. It costs some µs, and holds the key's lock for less than one µs. If memory has no
+// room for the key, it costs up to a ms. The answer is for a call without a limit of its own: AllowLimit may get
+// another one.
 func (l *Limiter) Inspect(_ context.Context, key string) (Inspection, error) {
 	i, _, err := l.inspect(key)
 	return i, err
 }
 
-// InspectRedis is Inspect, and also asks Redis for the key's present state. It ignores
-// the breaker and the switch. It costs three messages, and waits for them,
-// HubConfig.SyncTimeout at most. It writes to Redis only if the script is missing
-// in the script cache, or the library of HubConfig.Functions is missing. If Redis
-// does not answer, that is not an error: RedisError has the reason.
+// InspectRedis is Inspect, and also asks Redis for the key's present state. It ignores the breaker and the switch. It
+// costs three messages, and waits for them, HubConfig.SyncTimeout at most. It writes to Redis only if the script is
+// missing in the script cache, or the library of HubConfig.Functions is missing. If Redis does not answer, that is not
+// an error: RedisError has the reason.
 func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, error) {
 	i, at, err := l.inspect(key)
 	if err != nil || account.Static(i.Limit) {
@@ -210,8 +205,8 @@ func (x *explanation) look(key string) {
 	x.standing, x.asks = e.Standing(), e.Asks.Due(x.l.hub.clock.Now())
 }
 
-// adapt gives the copy the plan that the next call without a limit would give the key: see lockBy, and exactRange for keys that Redis
-// decides.
+// adapt gives the copy the plan that the next call without a limit would give the key: see lockBy, and exactRange for
+// keys that Redis decides.
 func (x *explanation) adapt() {
 	x.plan = x.at.Plan
 	if !x.known {
@@ -226,7 +221,8 @@ func (x *explanation) adapt() {
 	}
 }
 
-// unit returns the sub-units in one unit of the view. Under a limit that counts nothing, the view is still that of the plan before it.
+// unit returns the sub-units in one unit of the view. Under a limit that counts nothing, the view is still that of the
+// plan before it.
 func (x *explanation) unit() int64 {
 	if account.Static(x.plan.Limit) && x.known {
 		return x.had.Bucket.Unit
@@ -260,8 +256,8 @@ func (x *explanation) ask(because string) {
 	x.outcome, x.source, x.because = OutcomeAsk, hybridlimit.SourceRedis, because
 }
 
-// explain decides a call for one unit and records the reason. If the decision does not depend on the account, explain makes it
-// itself, as Limiter.slow does. Otherwise it makes the call on a copy of the account.
+// explain decides a call for one unit and records the reason. If the decision does not depend on the account, explain
+// makes it itself, as Limiter.slow does. Otherwise it makes the call on a copy of the account.
 func (x *explanation) explain() {
 	l, c := x.l, &x.conditions
 	switch x.switched {
@@ -380,7 +376,8 @@ func (x *explanation) explainProof() {
 	x.deny(hybridlimit.SourceDenyCache, ends, "%s", because)
 }
 
-// explainCrowded explains a decision for a key for which memory has no room, while the breaker is closed and calls do not wait.
+// explainCrowded explains a decision for a key for which memory has no room, while the breaker is closed and calls do
+// not wait.
 func (x *explanation) explainCrowded(why string) {
 	if x.conditions.Mode == account.ModeStrict {
 		x.deny(hybridlimit.SourceTimeout, 0, "%s, and mode strict admits nothing without its word", why)

@@ -15,33 +15,28 @@ var (
 	_ hybridlimit.Describer = (*Limiter)(nil)
 )
 
-// Joins reports whether AllowJoint can decide the other limiter together with this one. It can if both belong to the same hub.
+// Joins reports whether AllowJoint can decide the other limiter together with this one. It can if both belong to the
+// same hub.
 func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 	o, ok := other.(*Limiter)
 	return ok && o != nil && o.hub == l.hub
 }
 
-// AllowJoint decides one call under several limits (per user, per address, for
-// all), all or nothing. [hybridlimit.AllowAll] calls it. If one limit denies, no
-// units are taken from the others. Like AllowN it is local work: it tries all
-// limits under the locks of the keys, and takes units only if all admit. Two
-// limits with units in hand cost about four calls of Allow (BenchmarkAllowAll). Up
-// to four such limits allocate nothing, and neither does their denial from memory
-// if each asks for one unit. The slow path decides all other calls. If this
-// process has no units of a key in hand, it asks Redis first, without holding a
-// lock. If another limit then denies, the units that Redis gave for this call are
-// lost, and counted as lost.
+// AllowJoint decides one call under several limits (per user, per address, for all), all or nothing.
+// [hybridlimit.AllowAll] calls it. If one limit denies, no units are taken from the others. Like AllowN it is local
+// work: it tries all limits under the locks of the keys, and takes units only if all admit. Two limits with units in
+// hand cost about four calls of Allow (BenchmarkAllowAll). Up to four such limits allocate nothing, and neither does
+// their denial from memory if each asks for one unit. The slow path decides all other calls. If this process has no
+// units of a key in hand, it asks Redis first, without holding a lock. If another limit then denies, the units that
+// Redis gave for this call are lost, and counted as lost.
 //
-// ModeExact and logs have no units in hand. Redis is asked for these last, when
-// all other limits admit, with one message each. If the call is denied in the
-// end, their units are given back.
+// ModeExact and logs have no units in hand. Redis is asked for these last, when all other limits admit, with one
+// message each. If the call is denied in the end, their units are given back.
 //
-// If several limits deny, the result is that of the one with the longest
-// RetryAfter. If all admit, it is that of the one with the fewest units
-// remaining. Policy names that limit. Delay is the longest of all queues.
-// Shadowed reports whether any shadow limit would have denied the call. Only the
-// limit whose denial is the result counts a denial. Asks for one key of one
-// limiter add up. AllowJoint writes the answer of each limit into its ask.
+// If several limits deny, the result is that of the one with the longest RetryAfter. If all admit, it is that of the
+// one with the fewest units remaining. Policy names that limit. Delay is the longest of all queues. Shadowed reports
+// whether any shadow limit would have denied the call. Only the limit whose denial is the result counts a denial. Asks
+// for one key of one limiter add up. AllowJoint writes the answer of each limit into its ask.
 //
 // The error is ErrInvalid if there are no asks, or if a Limiter is nil (as an
 // interface, or a nil pointer in one) or does not join. No units are taken then.
@@ -100,8 +95,8 @@ func (l *Limiter) Policy(key string) hybridlimit.Policy {
 	return hybridlimit.Policy{Name: l.cfg.Name, Limit: l.control.OfClass(l.limitFor(key)), Shadow: l.control.Shadow.Load()}
 }
 
-// The rest of this file has the fast path of AllowJoint: the words of all keys decide. Either all limits admit the call, each from its budget,
-// or the budgets of some deny it.
+// The rest of this file has the fast path of AllowJoint: the words of all keys decide. Either all limits admit the
+// call, each from its budget, or the budgets of some deny it.
 
 // maxCommon is the largest number of limits that the fast path decides together.
 const maxCommon = 4
@@ -114,9 +109,10 @@ type commonPart struct {
 	kind account.BudgetKind // of the word
 }
 
-// allCommon decides asks if the words of all keys can. Otherwise it returns false, and has taken nothing. It locks the entries in
-// the order of allowJoint, but it does not expand their accounts. While an entry is locked, its word is neither taken back nor
-// loaded. So units that were spent from it can be put back: only other calls of the fast path change it meanwhile.
+// allCommon decides asks if the words of all keys can. Otherwise it returns false, and has taken nothing. It locks the
+// entries in the order of allowJoint, but it does not expand their accounts. While an entry is locked, its word is
+// neither taken back nor loaded. So units that were spent from it can be put back: only other calls of the fast path
+// change it meanwhile.
 func (h *Hub) allCommon(asks []hybridlimit.Ask) (res hybridlimit.Result, ok bool) {
 	if len(asks) == 0 || len(asks) > maxCommon {
 		return res, false
@@ -169,8 +165,8 @@ func (p *commonPart) find(h *Hub) bool {
 	return p.plan.From != account.FromCall && p.ask.N <= p.plan.Burst && p.decides()
 }
 
-// decides reports whether the word can decide the ask, and notes its kind. Without the entry's lock, that can be over at once. A
-// denial of several units needs the account, and a limit in shadow admits the call that its word denies.
+// decides reports whether the word can decide the ask, and notes its kind. Without the entry's lock, that can be over
+// at once. A denial of several units needs the account, and a limit in shadow admits the call that its word denies.
 func (p *commonPart) decides() bool {
 	w := p.e.Word.Load()
 	if p.kind = account.KindOf(w); account.Over(w, p.e.Terms.Clock.Epoch()) {
@@ -182,7 +178,8 @@ func (p *commonPart) decides() bool {
 	return account.UnitsOf(w) >= p.ask.N
 }
 
-// common decides the ask as for one limit, unless the word has changed its kind since find. Call it with the entry locked.
+// common decides the ask as for one limit, unless the word has changed its kind since find. Call it with the entry
+// locked.
 func (p *commonPart) common() bool {
 	kind := p.kind
 	p.ask.Result = hybridlimit.Result{}
@@ -211,8 +208,8 @@ func (p *commonPart) putBack() {
 	}
 }
 
-// denyAll denies the call by the limit with the longest RetryAfter. No other word is changed: the call counts once. It reports false
-// if that limit no longer denies.
+// denyAll denies the call by the limit with the longest RetryAfter. No other word is changed: the call counts once. It
+// reports false if that limit no longer denies.
 func denyAll(parts []commonPart) (res hybridlimit.Result, ok bool) {
 	var worst *commonPart
 	var longest time.Duration

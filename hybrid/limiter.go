@@ -82,8 +82,8 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 }
 
 // Close stops decisions at once and waits for all goroutines. It does not settle: units that are owed and not yet sent
-// are lost, and counted. Leased units are not given back: Shutdown does that. A limiter made by New also closes its hub.
-// The limiter's name becomes free. Close is idempotent.
+// are lost, and counted. Leased units are not given back: Shutdown does that. A limiter made by New also closes its
+// hub. The limiter's name becomes free. Close is idempotent.
 func (l *Limiter) Close() error {
 	l.shut()
 	if l.own {
@@ -111,9 +111,9 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 // Ready waits until Redis has answered, the scripts are loaded, and the fleet size N is known. Ready is for readiness
 // probes: a limiter also decides before it is ready.
 //
-// Without HubConfig.FleetSize, N is known after two heartbeats, about a second apart, and Ready waits for these until ctx
-// ends. With it, Ready waits for one answer of Redis, for at most 400 ms. Its error is then ErrUnavailable: the limiter
-// decides by Config.Fallback, with a share for a fleet of FleetSize.
+// Without HubConfig.FleetSize, N is known after two heartbeats, about a second apart, and Ready waits for these until
+// ctx ends. With it, Ready waits for one answer of Redis, for at most 400 ms. Its error is then ErrUnavailable: the
+// limiter decides by Config.Fallback, with a share for a fleet of FleetSize.
 func (l *Limiter) Ready(ctx context.Context) error {
 	if l.control.Closed.Load() {
 		return hybridlimit.ErrClosed
@@ -239,18 +239,16 @@ func (l *Limiter) sized(accounts int64) {
 	})
 }
 
-// Key is a handle of one key, for callers that use the same key often. A decision
-// skips the lookup, which is half of its cost. It decides as the limiter does,
-// with any algorithm. It is safe for concurrent use.
+// Key is a handle of one key, for callers that use the same key often. A decision skips the lookup, which is half of
+// its cost. It decides as the limiter does, with any algorithm. It is safe for concurrent use.
 type Key struct {
 	l   *Limiter
 	key string
 	e   atomic.Pointer[keys.Entry] // nil or evicted: the next call looks the entry up
 }
 
-// Key returns a handle of key. Keeping it does not keep the key in memory: the key
-// may be evicted, and comes back with the next call. Key does not check the key:
-// with an invalid key each call of the handle returns the error.
+// Key returns a handle of key. Keeping it does not keep the key in memory: the key may be evicted, and comes back with
+// the next call. Key does not check the key: with an invalid key each call of the handle returns the error.
 func (l *Limiter) Key(key string) *Key { return &Key{l: l, key: strings.Clone(key)} }
 
 // Allow is AllowN with a cost of 1. It is written out: see Limiter.common.

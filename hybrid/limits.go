@@ -16,8 +16,8 @@ func rated(limit hybridlimit.Limit) error {
 }
 
 // LimitSource is the source of a limiter's limit. Of several limits, the one with the highest source is in force. A
-// limit of a call (AllowLimit) and a limit of a key (Hub.SetFleetKeyLimit, Settings.Keys, Config.LimitFor, in this order)
-// win over all of them.
+// limit of a call (AllowLimit) and a limit of a key (Hub.SetFleetKeyLimit, Settings.Keys, Config.LimitFor, in this
+// order) win over all of them.
 type LimitSource uint8
 
 // The sources, from the weakest to the strongest. Their numbers never change: the gauge rate_limiting.limit.source
@@ -47,14 +47,14 @@ type LimitState struct {
 }
 
 // SetLimit changes the limit of every key that has no limit of its own, at once, in this process. Used units stay used:
-// the level of a key, in units, survives, capped at the new burst, and refills at the new rate from then on. A change is
-// never a free refill. Units that are already leased may still be spent, for at most one second. Leased units of a
+// the level of a key, in units, survives, capped at the new burst, and refills at the new rate from then on. A change
+// is never a free refill. Units that are already leased may still be spent, for at most one second. Leased units of a
 // window may be spent until their window ends.
 //
-// SetLimit wins over the limits of the settings and of the fleet until ClearLimit. It never changes the algorithm. Other
-// processes keep their limit: SetFleetLimit changes all. While processes differ, each op counts by the limit of its
-// sender, and the fleet may admit more than the larger of the limits. SetLimit fails if another limiter of this program
-// has the same client, prefix and name, because that limiter would continue with the old limit.
+// SetLimit wins over the limits of the settings and of the fleet until ClearLimit. It never changes the algorithm.
+// Other processes keep their limit: SetFleetLimit changes all. While processes differ, each op counts by the limit of
+// its sender, and the fleet may admit more than the larger of the limits. SetLimit fails if another limiter of this
+// program has the same client, prefix and name, because that limiter would continue with the old limit.
 func (l *Limiter) SetLimit(limit hybridlimit.Limit) error { return l.control.SetLimit(limit) }
 
 // ClearLimit undoes SetLimit: the limit of the fleet, of the settings, or of Config is in force again, by the rules of
@@ -112,12 +112,12 @@ type Class = hybridlimit.Class
 // ClassCritical is the name of the class with floor 0: the limiter itself, as New returns it.
 const ClassCritical = hybridlimit.ClassCritical
 
-// Class returns the view of a class that Config.Classes declares, or for ClassCritical the limiter itself. A call through a
-// view is admitted only if it leaves the floor of the class. Result.Limit is the burst without it.
+// Class returns the view of a class that Config.Classes declares, or for ClassCritical the limiter itself. A call
+// through a view is admitted only if it leaves the floor of the class. Result.Limit is the burst without it.
 //
-// A view is a Limiter with keys, counters and budgets of its own. It shares the state in Redis, the limits, the switch, the
-// settings and the fallback with the limiter. To close one of them closes all. Views of one limiter join each other in
-// AllowJoint. The error is ErrInvalid for any other name.
+// A view is a Limiter with keys, counters and budgets of its own. It shares the state in Redis, the limits, the switch,
+// the settings and the fallback with the limiter. To close one of them closes all. Views of one limiter join each other
+// in AllowJoint. The error is ErrInvalid for any other name.
 func (l *Limiter) Class(name string) (*Limiter, error) {
 	place, err := l.classes.Find("hybrid", l.cfg.Name, name)
 	if err != nil {
@@ -126,8 +126,8 @@ func (l *Limiter) Class(name string) (*Limiter, error) {
 	return l.views[place], nil
 }
 
-// ForClass is Class for adapters, which take the name from a request. A name that is not declared gets the class with the
-// largest floor: only a known name can be critical. A limiter without classes returns itself. It never fails.
+// ForClass is Class for adapters, which take the name from a request. A name that is not declared gets the class with
+// the largest floor: only a known name can be critical. A limiter without classes returns itself. It never fails.
 func (l *Limiter) ForClass(name string) hybridlimit.Limiter { return l.views[l.classes.For(name)] }
 
 var _ hybridlimit.Classer = (*Limiter)(nil)

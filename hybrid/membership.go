@@ -12,10 +12,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 )
 
-// membership is the part of a hub that its limiters of calls in flight share: the membership of the process in the fleet, the
-// messages, and the planned times. internal/permits has the protocol.
+// membership is the part of a hub that its limiters of calls in flight share: the membership of the process in the
+// fleet, the messages, and the planned times. internal/permits has the protocol.
 //
-// Locks are taken in this order: a lane, a shard or the hub's, mu, the waker's. None is held across a message or a callback.
+// Locks are taken in this order: a lane, a shard or the hub's, mu, the waker's. None is held across a message or a
+// callback.
 type membership struct {
 	hub      *Hub
 	waker    *waker
@@ -43,8 +44,8 @@ type standing struct {
 	good  uint64 // the last epoch of the hub's clock in which the process certainly is a member; 0: read the clock
 }
 
-// lateTicker is the time (ns) by which the ticker may be late, so that the fast path still sees the end of the membership in time.
-// Only a process that does not run at all can be later.
+// lateTicker is the time (ns) by which the ticker may be late, so that the fast path still sees the end of the
+// membership in time. Only a process that does not run at all can be later.
 const lateTicker = int64(300 * time.Millisecond)
 
 func newMembership(h *Hub) *membership {
@@ -236,8 +237,8 @@ func (m *membership) identity() string {
 	return m.process
 }
 
-// Rename gives the process another identity, and takes its permits along. The process is not a member until a heartbeat of the new
-// identity is answered. Only the heartbeat's goroutine calls rename.
+// Rename gives the process another identity, and takes its permits along. The process is not a member until a heartbeat
+// of the new identity is answered. Only the heartbeat's goroutine calls rename.
 func (m *membership) Rename(process string) {
 	if m.identity() == process {
 		return

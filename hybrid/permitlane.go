@@ -16,7 +16,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// permitLane sends the messages about the permits of one tag, one at a time, in a goroutine that runs while there are any.
+// permitLane sends the messages about the permits of one tag, one at a time, in a goroutine that runs while there are
+// any.
 type permitLane struct {
 	members *membership
 	tag     int
@@ -36,8 +37,8 @@ type permitLane struct {
 const (
 	// shortPause and longPause are the least and the largest time (ns) between two attempts that fail.
 	shortPause, longPause = int64(50 * time.Millisecond), int64(time.Second)
-	// staleMost is the number of messages in turn that Redis calls stale, after which another process must have this one's
-	// identity. A single one is the repetition of a message whose answer was lost.
+	// staleMost is the number of messages in turn that Redis calls stale, after which another process must have this
+	// one's identity. A single one is the repetition of a message whose answer was lost.
 	staleMost = 3
 )
 
@@ -111,8 +112,8 @@ func (p *permitLane) send(h *Hub) bool {
 	return true
 }
 
-// take begins a message. It returns no keys if nothing may be sent now; the goroutine then ends. may reports whether the breaker
-// permits a message.
+// take begins a message. It returns no keys if nothing may be sent now; the goroutine then ends. may reports whether
+// the breaker permits a message.
 func (p *permitLane) take(h *Hub, may bool) (m permits.Message, keys []*permitEntry, flight uint64, names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -115,8 +115,8 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 	return res, back, err
 }
 
-// bookAt is book for a key and its plan. retry: if Redis refuses, and units have come to this process meanwhile, it books
-// once more.
+// bookAt is book for a key and its plan. retry: if Redis refuses, and units have come to this process meanwhile, it
+// books once more.
 func (l *Limiter) bookAt(ctx context.Context, key string, at keys.Place, res hybridlimit.Result, n, most int64, retry bool) (_ hybridlimit.Result, back booked, err error) {
 	var e *keys.Entry
 	var w *account.Waiter
@@ -238,8 +238,8 @@ func (l *Limiter) settled(ctx context.Context, e *keys.Entry, w *account.Waiter,
 	return true, nil
 }
 
-// beside tells the account of an entry that a direct call for n units has ended. It reports whether the process may hold units
-// of the key.
+// beside tells the account of an entry that a direct call for n units has ended. It reports whether the process may
+// hold units of the key.
 func (l *Limiter) beside(e *keys.Entry, n int64, ans wire.Answer) (holds bool) {
 	if e == nil {
 		return false
@@ -352,9 +352,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return nil
 }
 
-// The rest of this file has the bookings whose callers have left. A booking that is on its way to Redis when the context of its caller ends
-// may be granted. Its goroutine waits for the answer, and gives the units back. Otherwise Redis would keep units that nobody uses,
-// or the process would count units as used that Redis never granted.
+// The rest of this file has the bookings whose callers have left. A booking that is on its way to Redis when the
+// context of its caller ends may be granted. Its goroutine waits for the answer, and gives the units back. Otherwise
+// Redis would keep units that nobody uses, or the process would count units as used that Redis never granted.
 
 // bookings are the bookings of a limiter that are on their way.
 type bookings struct {
@@ -390,8 +390,8 @@ func (b *bookings) close() {
 	b.wg.Wait()
 }
 
-// apart runs f, which books in Redis and runs no callback of the user but for the logger's. If ctx ends first, apart returns its
-// error at once, and undo gives back in the end what f has taken.
+// apart runs f, which books in Redis and runs no callback of the user but for the logger's. If ctx ends first, apart
+// returns its error at once, and undo gives back in the end what f has taken.
 func (l *Limiter) apart(
 	ctx context.Context, f func(context.Context) (hybridlimit.Result, booked, error), undo func(context.Context, booked),
 ) (hybridlimit.Result, booked, error) {

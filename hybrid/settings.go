@@ -18,8 +18,8 @@ type Settings struct {
 	// Limit replaces the limit that New or Hub.Limiter received. It must have the algorithm of that limit. It takes
 	// effect as with SetLimit. A limit of SetLimit and of SetFleetLimit wins over it. Zero: no change.
 	Limit hybridlimit.Limit
-	// Keys has the limits of keys, by key. They must have the limiter's algorithm. They win over Config.LimitFor and over
-	// every limit of the limiter. SetSettings keeps the map, so it must not change afterwards.
+	// Keys has the limits of keys, by key. They must have the limiter's algorithm. They win over Config.LimitFor and
+	// over every limit of the limiter. SetSettings keeps the map, so it must not change afterwards.
 	Keys map[string]hybridlimit.Limit
 	// Shadow replaces Config.Shadow. Nil: no change.
 	Shadow *bool

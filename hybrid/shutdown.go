@@ -22,13 +22,11 @@ import (
 
 // This file has the end of a hub: what it pays, gives back and waits for.
 
-// Shutdown stops decisions, pays the units owed to Redis, returns leased units
-// that were not spent, waits for calls that hold permits, leaves the fleet, and
-// closes the hub. It stops when ctx ends, or after 5 s if ctx has no
-// deadline. While Redis is away, it tries once, for at most 200 ms, and pays
-// nothing if Redis does not answer. Units that are unpaid then are lost, counted,
-// and reported in the error. So are permits of running calls: the fleet gives them
-// to others, about 3 s after the first call that they refuse.
+// Shutdown stops decisions, pays the units owed to Redis, returns leased units that were not spent, waits for calls
+// that hold permits, leaves the fleet, and closes the hub. It stops when ctx ends, or after 5 s if ctx has no deadline.
+// While Redis is away, it tries once, for at most 200 ms, and pays nothing if Redis does not answer. Units that are
+// unpaid then are lost, counted, and reported in the error. So are permits of running calls: the fleet gives them to
+// others, about 3 s after the first call that they refuse.
 func (h *Hub) Shutdown(ctx context.Context) error {
 	for _, l := range h.all() {
 		l.stop()
@@ -46,8 +44,8 @@ const (
 	lastTryFor   = 200 * time.Millisecond
 )
 
-// settle pays the units that limiters owe, and takes the limiters out of the fleet. They make no more decisions, so the units owed
-// only decrease.
+// settle pays the units that limiters owe, and takes the limiters out of the fleet. They make no more decisions, so the
+// units owed only decrease.
 func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -85,11 +83,11 @@ func (h *Hub) unpaid(owing []*keys.Entry, err error) error {
 	return fmt.Errorf("hybrid: Shutdown ended with %d units owed that Redis has not acknowledged: %w", owed, err)
 }
 
-// payAll syncs the entries of limiters until none owes units or holds leased units that Redis takes back. When ctx ends first, it
-// returns the unfinished entries. It also waits for syncs in flight that pay nothing, because the counters would miss the units that
-// they bring. Without Redis it does not wait for these, because they have nothing to lose. It polls every tick: it cannot wait for
-// idle lanes, because other limiters share them. It does not wait for a client that was closed, nor for a Redis that is away and
-// does not answer one more message.
+// payAll syncs the entries of limiters until none owes units or holds leased units that Redis takes back. When ctx ends
+// first, it returns the unfinished entries. It also waits for syncs in flight that pay nothing, because the counters
+// would miss the units that they bring. Without Redis it does not wait for these, because they have nothing to lose. It
+// polls every tick: it cannot wait for idle lanes, because other limiters share them. It does not wait for a client
+// that was closed, nor for a Redis that is away and does not answer one more message.
 func (h *Hub) payAll(ctx context.Context, limiters []*Limiter) (owing []*keys.Entry, err error) {
 	t := time.NewTicker(keys.Tick)
 	defer t.Stop()
@@ -113,8 +111,8 @@ func (h *Hub) payAll(ctx context.Context, limiters []*Limiter) (owing []*keys.En
 	return owing, err
 }
 
-// reachable returns the lines whose Redis may be asked, and the entries of the other lines. Each Redis that is away is asked once,
-// all at the same time. tried has those that were, by server.
+// reachable returns the lines whose Redis may be asked, and the entries of the other lines. Each Redis that is away is
+// asked once, all at the same time. tried has those that were, by server.
 func (h *Hub) reachable(ctx context.Context, dues [][]*keys.Entry, tried []bool) (left [][]*keys.Entry, away []*keys.Entry) {
 	var wg sync.WaitGroup
 	for _, line := range dues {
@@ -171,13 +169,14 @@ func (h *Hub) dues(limiters []*Limiter) [][]*keys.Entry {
 	return slices.DeleteFunc(dues, func(line []*keys.Entry) bool { return len(line) == 0 })
 }
 
-// paysNow is the number of unfinished entries that one tick visits, over all servers. An entry that needs a second sync gets it at such
-// a visit, and Redis cannot pay many more in a tick. A visit of all entries would take as long as Redis takes to pay them.
+// paysNow is the number of unfinished entries that one tick visits, over all servers. An entry that needs a second sync
+// gets it at such a visit, and Redis cannot pay many more in a tick. A visit of all entries would take as long as Redis
+// takes to pay them.
 const paysNow = 256
 
-// again visits lines of entries, and drops the finished ones. In each line it stops after a number of unfinished entries, which then
-// stand at the end of the line: the syncs of the others are most likely not answered yet, and a tick must not visit all of them.
-// It returns the lines that are left.
+// again visits lines of entries, and drops the finished ones. In each line it stops after a number of unfinished
+// entries, which then stand at the end of the line: the syncs of the others are most likely not answered yet, and a
+// tick must not visit all of them. It returns the lines that are left.
 func again[E any](lines [][]E, finished func(E) bool) [][]E {
 	most := max(1, paysNow/max(1, len(lines)))
 	left := lines[:0]
@@ -221,8 +220,8 @@ func (h *Hub) Close() error {
 	return h.metrics.Close()
 }
 
-// writeOff counts the units that a closed limiter owed and held, and logs its last denials. Syncs in flight may still arrive:
-// Settle or Drop counts them.
+// writeOff counts the units that a closed limiter owed and held, and logs its last denials. Syncs in flight may still
+// arrive: Settle or Drop counts them.
 func (l *Limiter) writeOff() {
 	now := l.hub.clock.Now()
 	l.terms.Store.Each(func(e *keys.Entry) { e.WriteOff(now) })

@@ -11,8 +11,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 )
 
-// slow decides when the fast path cannot: the key is not in memory, its budget has expired, or its units have run
-// out.
+// slow decides when the fast path cannot: the key is not in memory, its budget has expired, or its units have run out.
 func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.Plan) (hybridlimit.Result, error) {
 	if res, ok := l.decidedBySwitch(n); ok {
 		l.logDenial(key, nil, n, &res)
@@ -72,9 +71,9 @@ func (l *Limiter) await(ctx context.Context, ev *keys.Event, v account.Verdict, 
 	return l.wait(ctx, e, w, ev.Now, l.cfg.MaxWait)
 }
 
-// sendsItself reports whether a waiting call may run the exchange with Redis in its own goroutine. Redis must usually answer
-// long before MaxWait, and before the deadline of ctx: a caller that leaves loses what Redis has granted meanwhile. Such a call
-// returns with the answer, or at the earlier of these times, even if ctx is cancelled before.
+// sendsItself reports whether a waiting call may run the exchange with Redis in its own goroutine. Redis must usually
+// answer long before MaxWait, and before the deadline of ctx: a caller that leaves loses what Redis has granted
+// meanwhile. Such a call returns with the answer, or at the earlier of these times, even if ctx is cancelled before.
 func (l *Limiter) sendsItself(ctx context.Context) bool {
 	patience := l.cfg.MaxWait
 	if ends, ok := ctx.Deadline(); ok {
@@ -90,9 +89,9 @@ func never(res hybridlimit.Result) hybridlimit.Result {
 	return res
 }
 
-// wait waits for Redis until most after began. It ends early when ctx ends or the limiter closes. If this process got no core at
-// that time, the answer may have arrived and not have been read: the call waits for as long again as the timer was late, once, for at
-// most half of most.
+// wait waits for Redis until most after began. It ends early when ctx ends or the limiter closes. If this process got
+// no core at that time, the answer may have arrived and not have been read: the call waits for as long again as the
+// timer was late, once, for at most half of most.
 func (l *Limiter) wait(ctx context.Context, e *keys.Entry, w *account.Waiter, began int64, most time.Duration) (account.Verdict, error) {
 	select {
 	case v := <-w.Out:

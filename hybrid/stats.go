@@ -66,8 +66,8 @@ type Stats struct {
 	Overflow  int64                        // fallback decisions for keys that found no memory
 	Resynced  int64                        // keys synced because Redis had lost its state, or might have
 
-	// Ops counts syncs of keys, and direct calls: messages to Redis for one call. They are the limiter's cost for Redis.
-	// Repeated attempts to send a sync are not counted.
+	// Ops counts syncs of keys, and direct calls: messages to Redis for one call. They are the limiter's cost for
+	// Redis. Repeated attempts to send a sync are not counted.
 	Ops int64
 	// Overshoot is the largest debt in an answer since the start, in units rounded up: the units that the fleet had
 	// admitted beyond the limit. Where the guarantees of this package hold, it is at most (N-1)·C plus the effect of
@@ -320,8 +320,8 @@ func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
 	return decides{}
 }
 
-// logDenial writes a line about a counted denial, unless the last line is less than Config.LogDenials old. The line names the
-// limit of r, or the key's own limit if r is nil. Call it without locks.
+// logDenial writes a line about a counted denial, unless the last line is less than Config.LogDenials old. The line
+// names the limit of r, or the key's own limit if r is nil. Call it without locks.
 func (l *Limiter) logDenial(key string, r *account.Plan, n int64, res *hybridlimit.Result) {
 	if l.cfg.LogDenials == 0 || res.Allowed && !res.Shadowed {
 		return
@@ -352,9 +352,9 @@ func (l *Limiter) logDenial(key string, r *account.Plan, n int64, res *hybridlim
 	l.hub.log.Write(slog.LevelInfo, tell.MsgDenied, 0, attrs)
 }
 
-// beatDenials is called with each heartbeat, so that denials of the fast path are logged too. When a line is due, it takes back
-// the budgets that have denied. The next denial of such a key then reaches logDenial. Denials that are still unlogged at the next
-// heartbeat get a line without a key.
+// beatDenials is called with each heartbeat, so that denials of the fast path are logged too. When a line is due, it
+// takes back the budgets that have denied. The next denial of such a key then reaches logDenial. Denials that are still
+// unlogged at the next heartbeat get a line without a key.
 func (l *Limiter) beatDenials() {
 	if l.cfg.LogDenials == 0 || !l.denials.Due(l.hub.clock.Time(l.hub.clock.Now())) {
 		return
@@ -398,8 +398,8 @@ func (l *Limiter) limitOf(key string, r *account.Plan) hybridlimit.Limit {
 	return l.limitFor(key)
 }
 
-// logJoint is logDenial for a call under several limits. It logs once, for the key that denied. The second loop is for limits that
-// count nothing, which have no part.
+// logJoint is logDenial for a call under several limits. It logs once, for the key that denied. The second loop is for
+// limits that count nothing, which have no part.
 func logJoint(asks []joint, parts []*part, res *hybridlimit.Result) {
 	for _, p := range parts {
 		if p.Limiter.cfg.Name == res.Policy && p.res.Source == res.Source && !p.res.Allowed {

@@ -24,8 +24,8 @@ const (
 	SwitchNormal = Switch(control.SwitchNormal)
 	// SwitchShadow decides and counts, but denies no call, as Config.Shadow does.
 	SwitchShadow = Switch(control.SwitchShadow)
-	// SwitchLocalOnly decides as during an outage of Redis: by Config.Fallback, from the state that the process had. The
-	// Source is SourceFallback. Redis receives only heartbeats for this limit. Admitted units are owed. They are
+	// SwitchLocalOnly decides as during an outage of Redis: by Config.Fallback, from the state that the process had.
+	// The Source is SourceFallback. Redis receives only heartbeats for this limit. Admitted units are owed. They are
 	// settled when the switch is taken back, as after an outage.
 	SwitchLocalOnly = Switch(control.SwitchLocalOnly)
 	// SwitchAllowAll admits everything and counts no units, so nothing is owed for it. The Source is SourceSwitch.
@@ -60,11 +60,11 @@ func (l *Limiter) Switch() (s Switch, own bool) {
 	return Switch(now), own
 }
 
-// SetFleetSwitch sets the switch of all processes that share the limit. This process applies it at once, and the
-// others after their next heartbeat, within a second. (In a fleet of more than 500, processes that have had no call for
-// ten seconds apply it within ten seconds, or a round trip after their next call.) SwitchNormal takes it back. Redis keeps the switch, and the
-// fleet restores it in a Redis that has lost it. While Redis does not answer, processes keep the switch that they
-// heard last, and a process that starts decides as usual.
+// SetFleetSwitch sets the switch of all processes that share the limit. This process applies it at once, and the others
+// after their next heartbeat, within a second. (In a fleet of more than 500, processes that have had no call for ten
+// seconds apply it within ten seconds, or a round trip after their next call.) SwitchNormal takes it back. Redis keeps
+// the switch, and the fleet restores it in a Redis that has lost it. While Redis does not answer, processes keep the
+// switch that they heard last, and a process that starts decides as usual.
 //
 // SetFleetSwitch costs one message, whatever the state of the breaker. It waits for the answer, at most for
 // HubConfig.SyncTimeout. Without an answer it returns ErrUnavailable, and the switch may or may not have been set.

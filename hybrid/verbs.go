@@ -83,9 +83,9 @@ func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.
 	return l.theRest(ctx, key, n, res), nil
 }
 
-// theRest adds the units that remain after an admission of an AllowAtMost for n units. It asks for all of them with one call,
-// which is no decision of its own. If that call is denied, or its context ends, the units taken before are the answer. The units
-// of a queue are served together, so nothing is added to those.
+// theRest adds the units that remain after an admission of an AllowAtMost for n units. It asks for all of them with one
+// call, which is no decision of its own. If that call is denied, or its context ends, the units taken before are the
+// answer. The units of a queue are served together, so nothing is added to those.
 func (l *Limiter) theRest(ctx context.Context, key string, n int64, res hybridlimit.Result) hybridlimit.Result {
 	rest := min(n-res.Granted, res.Remaining)
 	if rest < 1 || l.control.Shadow.Load() {
@@ -306,19 +306,15 @@ func (l *Limiter) unanswered(ctx context.Context, res hybridlimit.Result) (hybri
 	return res, hybridlimit.ErrUnavailable
 }
 
-// History returns the admissions of key that a sliding log still counts, from
-// all processes, the oldest first. Each has the exact time of Redis's clock, and
-// the ID if hybridlimit.WithRequestID named the request. Units given back,
-// denials, and admissions of the fallback while Redis did not answer are not
-// included. Other algorithms keep no log: the error is ErrUnsupported. If Redis
-// does not answer, it is ErrUnavailable.
+// History returns the admissions of key that a sliding log still counts, from all processes, the oldest first. Each has
+// the exact time of Redis's clock, and the ID if hybridlimit.WithRequestID named the request. Units given back,
+// denials, and admissions of the fallback while Redis did not answer are not included. Other algorithms keep no log:
+// the error is ErrUnsupported. If Redis does not answer, it is ErrUnavailable.
 //
-// History is not a decision, and MaxWait does not bound it. It costs one message
-// for every 250 entries. A message keeps Redis busy for up to a millisecond, and
-// may take HubConfig.SyncTimeout. All entries are held in memory: at most as many
-// as the limit has units, or twice that in debt. The result is not a snapshot:
-// between two messages the oldest entries may leave, and as many that are newer
-// than the first message may be at the end.
+// History is not a decision, and MaxWait does not bound it. It costs one message for every 250 entries. A message keeps
+// Redis busy for up to a millisecond, and may take HubConfig.SyncTimeout. All entries are held in memory: at most as
+// many as the limit has units, or twice that in debt. The result is not a snapshot: between two messages the oldest
+// entries may leave, and as many that are newer than the first message may be at the end.
 func (l *Limiter) History(ctx context.Context, key string) ([]hybridlimit.Admission, error) {
 	if err := l.check(key, 1); err != nil {
 		return nil, err

@@ -14,8 +14,7 @@ import (
 // Policy is the Result.Policy of this package's limiters.
 const Policy = "limittest"
 
-// AllowAll returns a limiter that admits everything. Its results have SourceStatic
-// and the largest Remaining.
+// AllowAll returns a limiter that admits everything. Its results have SourceStatic and the largest Remaining.
 func AllowAll() hybridlimit.Limiter {
 	return answer(func(n int64) hybridlimit.Result {
 		return hybridlimit.Result{
@@ -63,9 +62,8 @@ type Step struct {
 	Err    error              // returned together with Result
 }
 
-// Script is a limiter that returns prepared answers, one per call and unchanged. The
-// key does not matter. After the last answer, each call fails with ErrScriptOver. A
-// Script is safe for concurrent use.
+// Script is a limiter that returns prepared answers, one per call and unchanged. The key does not matter. After the
+// last answer, each call fails with ErrScriptOver. A Script is safe for concurrent use.
 type Script struct {
 	mu    sync.Mutex
 	steps []Step
@@ -90,8 +88,7 @@ func (s *Script) Allow(ctx context.Context, key string) (hybridlimit.Result, err
 	return s.AllowN(ctx, key, 1)
 }
 
-// AllowN returns the next answer. For an invalid key or cost it returns an error and
-// uses up no answer.
+// AllowN returns the next answer. For an invalid key or cost it returns an error and uses up no answer.
 func (s *Script) AllowN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := hybridlimit.CheckRequest(key, n, 0); err != nil {
 		return hybridlimit.Result{}, fmt.Errorf("limittest: %w", err)

@@ -10,10 +10,9 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// PermitRecorder is a limiter of calls in flight that calls another one. It records
-// each call, and counts the permits that are held, so that a test finds a permit that
-// is never released. Its memory grows until Reset, so it is for tests only. A
-// PermitRecorder is safe for concurrent use.
+// PermitRecorder is a limiter of calls in flight that calls another one. It records each call, and counts the permits
+// that are held, so that a test finds a permit that is never released. Its memory grows until Reset, so it is for tests
+// only. A PermitRecorder is safe for concurrent use.
 type PermitRecorder struct {
 	limiter hybridlimit.Acquirer
 	mu      sync.Mutex
@@ -23,9 +22,8 @@ type PermitRecorder struct {
 
 var _ hybridlimit.Acquirer = (*PermitRecorder)(nil)
 
-// RecordPermits returns a PermitRecorder that calls limiter, such as one of
-// local.NewConcurrency. It has only the methods of a hybridlimit.Acquirer. Nil: a
-// limiter that admits everything.
+// RecordPermits returns a PermitRecorder that calls limiter, such as one of local.NewConcurrency. It has only the
+// methods of a hybridlimit.Acquirer. Nil: a limiter that admits everything.
 func RecordPermits(limiter hybridlimit.Acquirer) *PermitRecorder {
 	if limiter == nil {
 		limiter = acquireAll{}
@@ -33,8 +31,7 @@ func RecordPermits(limiter hybridlimit.Acquirer) *PermitRecorder {
 	return &PermitRecorder{limiter: limiter}
 }
 
-// Allow calls the limiter, which returns hybridlimit.ErrUnsupported, and records
-// nothing.
+// Allow calls the limiter, which returns hybridlimit.ErrUnsupported, and records nothing.
 func (r *PermitRecorder) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
 	return r.limiter.Allow(ctx, key)
 }
@@ -49,8 +46,7 @@ func (r *PermitRecorder) Acquire(ctx context.Context, key string) (hybridlimit.P
 	return r.AcquireN(ctx, key, 1)
 }
 
-// AcquireN calls the limiter, records the call, and counts its permits until they
-// are released.
+// AcquireN calls the limiter, records the call, and counts its permits until they are released.
 func (r *PermitRecorder) AcquireN(ctx context.Context, key string, n int64) (hybridlimit.Permit, hybridlimit.Result, error) {
 	permit, res, err := r.limiter.AcquireN(ctx, key, n)
 	holds := err == nil && res.Allowed

@@ -6,10 +6,9 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// PermitScript is a limiter of calls in flight that returns prepared answers, one per
-// call and unchanged. The key does not matter, and no permit is ever scarce. After the
-// last answer, each call fails with ErrScriptOver. RecordPermits(script) also records
-// the calls and counts the permits. A PermitScript is safe for concurrent use.
+// PermitScript is a limiter of calls in flight that returns prepared answers, one per call and unchanged. The key does
+// not matter, and no permit is ever scarce. After the last answer, each call fails with ErrScriptOver.
+// RecordPermits(script) also records the calls and counts the permits. A PermitScript is safe for concurrent use.
 type PermitScript struct{ script *Script }
 
 var _ hybridlimit.Acquirer = (*PermitScript)(nil)
@@ -35,9 +34,8 @@ func (s *PermitScript) Acquire(ctx context.Context, key string) (hybridlimit.Per
 	return s.AcquireN(ctx, key, 1)
 }
 
-// AcquireN returns the next answer, and a permit if it is an admission. For an
-// invalid key or number, and for a ctx that has ended, it returns an error and uses up
-// no answer.
+// AcquireN returns the next answer, and a permit if it is an admission. For an invalid key or number, and for a ctx
+// that has ended, it returns an error and uses up no answer.
 func (s *PermitScript) AcquireN(ctx context.Context, key string, n int64) (hybridlimit.Permit, hybridlimit.Result, error) {
 	if err := checkCall(ctx, key, n); err != nil {
 		return hybridlimit.Permit{}, hybridlimit.Result{}, err

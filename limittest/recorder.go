@@ -16,17 +16,15 @@ type Call struct {
 	Err    error              // the limiter's error
 }
 
-// Recorder is a limiter that calls another one and records each call, in the order
-// of the results. Its memory grows until Reset, so it is for tests only. A Recorder
-// is safe for concurrent use.
+// Recorder is a limiter that calls another one and records each call, in the order of the results. Its memory grows
+// until Reset, so it is for tests only. A Recorder is safe for concurrent use.
 type Recorder struct {
 	limiter hybridlimit.Limiter
 	mu      sync.Mutex
 	calls   []Call
 }
 
-// Record returns a Recorder that calls limiter. It has only the limiter's methods
-// Allow and AllowN. Nil: AllowAll().
+// Record returns a Recorder that calls limiter. It has only the limiter's methods Allow and AllowN. Nil: AllowAll().
 func Record(limiter hybridlimit.Limiter) *Recorder {
 	if limiter == nil {
 		limiter = AllowAll()

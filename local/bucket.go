@@ -70,8 +70,8 @@ func (b *bucket) wait(p *plan, now time.Duration, level float64, n int64) time.D
 	if p.short {
 		return d
 	}
-	// The bound is 146 years, and Validate bounds the time to full to 142. (From debt it is up to twice as long. Then the
-	// rounded product may stay.)
+	// The bound is 146 years, and Validate bounds the time to full to 142. (From debt it is up to twice as long. Then
+	// the rounded product may stay.)
 	for step := time.Duration(1); d < hybridlimit.Never/2 && !p.admits(b.at(p, now+d), n); step *= 2 {
 		d += step
 	}

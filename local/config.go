@@ -27,8 +27,8 @@ type Config struct {
 	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero: hybridlimit.DefaultMaxKeyBytes. Keys are
 	// copied, so MaxKeys times MaxKeyBytes bounds the memory of their names.
 	MaxKeyBytes int
-	// IdleAfter is the time without a call after which a key is dropped if it is full. Zero: the limit's TimeToFull, the
-	// shortest valid time. A longer time costs memory and saves allocations for returning keys.
+	// IdleAfter is the time without a call after which a key is dropped if it is full. Zero: the limit's TimeToFull,
+	// the shortest valid time. A longer time costs memory and saves allocations for returning keys.
 	IdleAfter time.Duration
 	// LimitFor returns the limit of a key, of the limiter's algorithm. If it returns the limit given to New, or the
 	// present one, the key has no limit of its own and follows SetLimit. Nil: all keys have one limit.
@@ -45,8 +45,8 @@ type Config struct {
 	// its limit too. Return Blocked() for a key without a limit.
 	LimitFor func(key string) hybridlimit.Limit
 	// LimitRefresh is the time after which LimitFor is called again for a key that is held. Each question comes after
-	// half to the whole of it, at random, so that many keys do not ask in one moment. At least 10 ms. hybridlimit.Never:
-	// only after Invalidate. Zero: 1 minute.
+	// half to the whole of it, at random, so that many keys do not ask in one moment. At least 10 ms.
+	// hybridlimit.Never: only after Invalidate. Zero: 1 minute.
 	LimitRefresh time.Duration
 	// Classes are classes of calls that leave a part of the burst to others: a call through Limiter.Class is admitted
 	// only if the floor of its class stays. At most 7, with different names and floors. Not for a sliding log. See

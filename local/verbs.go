@@ -311,8 +311,8 @@ func (l *Limiter) Invalidate(key string) error {
 	})
 }
 
-// InvalidateAll is Invalidate for all keys, for example after LimitFor's source was loaded anew. It visits all keys, one
-// locked shard after the other (BenchmarkInvalidateAll has the time).
+// InvalidateAll is Invalidate for all keys, for example after LimitFor's source was loaded anew. It visits all keys,
+// one locked shard after the other (BenchmarkInvalidateAll has the time).
 func (l *Limiter) InvalidateAll() error {
 	l.voids.Add(1)
 	return l.each(func(s *shard) {

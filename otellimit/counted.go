@@ -134,13 +134,11 @@ func inner(l hybridlimit.Limiter) hybridlimit.Limiter {
 	return l
 }
 
-// Joins reports whether the limiter can be asked together with the other one,
-// wrapped or not.
+// Joins reports whether the limiter can be asked together with the other one, wrapped or not.
 func (j joining) Joins(other hybridlimit.Limiter) bool { return j.joint.Joins(inner(other)) }
 
-// AllowJoint calls the limiter. An allowed call counts for each limit with that
-// limit's result. A denied call counts for the limits that denied. A failure
-// counts for all limits. The duration is recorded for the same limits.
+// AllowJoint calls the limiter. An allowed call counts for each limit with that limit's result. A denied call counts
+// for the limits that denied. A failure counts for all limits. The duration is recorded for the same limits.
 func (j joining) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
 	plain := make([]hybridlimit.Ask, len(asks))
 	for i, a := range asks {

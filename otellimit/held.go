@@ -30,8 +30,8 @@ func (a acquiring) Acquire(ctx context.Context, key string) (hybridlimit.Permit,
 	return a.AcquireN(ctx, key, 1)
 }
 
-// AcquireN calls the limiter, counts the decision, and counts the permits until they are released. The duration includes the wait
-// for a permit.
+// AcquireN calls the limiter, counts the decision, and counts the permits until they are released. The duration
+// includes the wait for a permit.
 func (a acquiring) AcquireN(ctx context.Context, key string, n int64) (hybridlimit.Permit, hybridlimit.Result, error) {
 	var began time.Time
 	if a.duration != nil {

@@ -23,22 +23,19 @@ const (
 	attrSource = attribute.Key("rate_limiting.source")
 )
 
-// durationBounds are in seconds. They range from a decision in memory to one that
-// waits for Redis.
+// durationBounds are in seconds. They range from a decision in memory to one that waits for Redis.
 var durationBounds = []float64{1e-7, 2.5e-7, 5e-7, 1e-6, 1e-5, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.025, 0.05, 0.1, 0.25, 0.5, 1}
 
 // Config configures a Recorder. The zero Config records nothing.
 type Config struct {
 	// MeterProvider receives the metrics. Nil: no metrics, at no cost.
 	MeterProvider metric.MeterProvider
-	// Durations records the duration of each decision. It is meant for limiters
-	// that ask Redis. Cost per decision: two readings of the clock, and the
-	// provider's histogram. Zero: durations are not recorded.
+	// Durations records the duration of each decision. It is meant for limiters that ask Redis. Cost per decision: two
+	// readings of the clock, and the provider's histogram. Zero: durations are not recorded.
 	Durations bool
 }
 
-// Recorder counts the decisions of the limiters that it wraps. It is safe for
-// concurrent use and starts no goroutines.
+// Recorder counts the decisions of the limiters that it wraps. It is safe for concurrent use and starts no goroutines.
 type Recorder struct {
 	decisions, failures, evictions metric.Int64ObservableCounter
 	keys, running                  metric.Int64ObservableGauge
@@ -84,13 +81,11 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 	return r, nil
 }
 
-// Wrap returns a limiter that decides as next does, and counts its decisions under
-// a name. The name has 1 to 128 of the characters A-Z a-z 0-9 _ . - and must be
-// unique in the Recorder. The result is a hybridlimit.Joint, a
-// hybridlimit.Describer and a hybridlimit.Acquirer if next is. Call other methods
-// on next itself; they are not counted. For an Acquirer, the permits of running calls
-// are counted too, at the cost of one allocation a call. Without a provider, Wrap
-// returns next.
+// Wrap returns a limiter that decides as next does, and counts its decisions under a name. The name has 1 to 128 of the
+// characters A-Z a-z 0-9 _ . - and must be unique in the Recorder. The result is a hybridlimit.Joint, a
+// hybridlimit.Describer and a hybridlimit.Acquirer if next is. Call other methods on next itself; they are not counted.
+// For an Acquirer, the permits of running calls are counted too, at the cost of one allocation a call. Without a
+// provider, Wrap returns next.
 func (r *Recorder) Wrap(name string, next hybridlimit.Limiter) (hybridlimit.Limiter, error) {
 	var bad hybridlimit.Violations
 	if !hybridlimit.CheckName(name) {
@@ -118,8 +113,7 @@ func (r *Recorder) Wrap(name string, next hybridlimit.Limiter) (hybridlimit.Limi
 	return c.dressed(), nil
 }
 
-// Close ends the export. It does not close the limiters, which continue to work.
-// Close is idempotent.
+// Close ends the export. It does not close the limiters, which continue to work. Close is idempotent.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	was := r.closed
@@ -146,8 +140,7 @@ func (r *Recorder) observe(_ context.Context, o metric.Observer) error {
 			if allowed+denied == 0 {
 				continue
 			}
-			// Both are exported from the first decision on, so that the first denial is a
-			// rise from 0.
+			// Both are exported from the first decision on, so that the first denial is a rise from 0.
 			source := attrSource.String(hybridlimit.Source(i).String())
 			o.ObserveInt64(r.decisions, allowed, metric.WithAttributes(policy, attrResult.String("allowed"), source))
 			o.ObserveInt64(r.decisions, denied, metric.WithAttributes(policy, attrResult.String("denied"), source))
@@ -166,6 +159,5 @@ func (r *Recorder) observe(_ context.Context, o metric.Observer) error {
 	return nil
 }
 
-// decided reports whether a Result has a decision. Beside ErrUnavailable it is the
-// fallback's.
+// decided reports whether a Result has a decision. Beside ErrUnavailable it is the fallback's.
 func decided(err error) bool { return err == nil || errors.Is(err, hybridlimit.ErrUnavailable) }

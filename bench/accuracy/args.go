@@ -106,8 +106,7 @@ func (a *args) duration() (time.Duration, error) {
 	return d, nil
 }
 
-// pairs reads names to the end of the line. names has, for each name, the
-// function that reads its value.
+// pairs reads names to the end of the line. names has, for each name, the function that reads its value.
 func (a *args) pairs(names map[string]func() error) error {
 	for len(*a) > 0 {
 		name, _ := a.next()

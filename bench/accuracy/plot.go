@@ -30,9 +30,8 @@ func (r *Result) Plots() (all []Plot) {
 	return all
 }
 
-// SVG draws the scenario in two panels. The upper panel shows the units that
-// each limiter admits a second, and the rate. The lower panel shows the level
-// of one bucket that leaks at the rate and takes all admitted units. A level
+// SVG draws the scenario in two panels. The upper panel shows the units that each limiter admits a second, and the
+// rate. The lower panel shows the level of one bucket that leaks at the rate and takes all admitted units. A level
 // above the burst is beyond the limit.
 func (p Plot) SVG() []byte {
 	s := p.runs[0].Case.Rate
@@ -55,8 +54,7 @@ func (p Plot) SVG() []byte {
 	return svg.Bytes()
 }
 
-// speed returns the admitted units a second, as the mean of three adjacent
-// samples.
+// speed returns the admitted units a second, as the mean of three adjacent samples.
 func speed(samples []fleet.Sample) []point {
 	points := make([]point, len(samples))
 	for i, s := range samples {
@@ -71,10 +69,9 @@ func speed(samples []fleet.Sample) []point {
 	return points
 }
 
-// level returns the level of a bucket that leaks at the rate and takes the
-// admitted units, at the end of each sample. The order within a sample is
-// unknown, so the order with the lowest level is assumed. So a level above the
-// burst was really beyond the limit, and the exceedance is at least as large.
+// level returns the level of a bucket that leaks at the rate and takes the admitted units, at the end of each sample.
+// The order within a sample is unknown, so the order with the lowest level is assumed. So a level above the burst was
+// really beyond the limit, and the exceedance is at least as large.
 func level(samples []fleet.Sample, rate float64) []point {
 	points := make([]point, len(samples))
 	units := 0.0

@@ -154,8 +154,8 @@ func (v *verdict) checkBound(e *evidence) {
 	for key, spans := range e.admissions() {
 		s := e.load.Streams[key.stream]
 		units := meter.WorstSpan(spans, float64(s.Rate))
-		// Each process has its share. It carries the fraction of a unit that the share lacks, so it exceeds the share by at
-		// most one unit.
+		// Each process has its share. It carries the fraction of a unit that the share lacks, so it exceeds the share
+		// by at most one unit.
 		worst, bound, who := &v.Alone, float64(s.Burst+int64(len(e.clients))), "admitted by fallbacks"
 		if !key.fallback {
 			c := e.credit(s)
@@ -182,8 +182,8 @@ func (v *verdict) checkAccounting(e *evidence) {
 		s := w.last.Stats
 		uncertain += s.Uncertain
 		if w.killed {
-			// At most C units a key of its admissions in each class were never reported, nor those of its fallback in the fault.
-			// At most one lease a key of its grants is wasted.
+			// At most C units a key of its admissions in each class were never reported, nor those of its fallback in
+			// the fault. At most one lease a key of its grants is wasted.
 			crashed = true
 			known += w.admitted() + s.Expired + s.Lost - s.Dropped - s.Forgiven - s.Refunded
 			for j, s := range e.load.Streams {

@@ -29,8 +29,8 @@ type losses struct {
 }
 
 const (
-	// stalled is T: a sync, or a process, that stands still for longer may lose leases. A process returns a lease T before
-	// its end.
+	// stalled is T: a sync, or a process, that stands still for longer may lose leases. A process returns a lease T
+	// before its end.
 	stalled = 50 * time.Millisecond
 	// lateLease is the shortest life of a lease. A free lease whose answer takes longer may be over when it arrives.
 	lateLease = 10 * time.Millisecond

@@ -40,8 +40,8 @@ type witness struct {
 
 // allowance is the amount by which a fault may exceed the promises. The zero value permits nothing.
 type allowance struct {
-	// seconds of the rate that Redis may forget. It lost its memory, and no process knows the debits since the last views
-	// of the others.
+	// seconds of the rate that Redis may forget. It lost its memory, and no process knows the debits since the last
+	// views of the others.
 	seconds float64
 	bursts  int64 // that Redis may give again because its clock has jumped forwards
 	units   int64 // that a client held when it was frozen; it may spend them once

@@ -82,8 +82,8 @@ var failovers = []*fault{
 		begin: failover(onFirst(kill, restart)),
 	},
 	{
-		// When the master continues, it executes the commands that were sent to it before it learns that it is no longer the
-		// master.
+		// When the master continues, it executes the commands that were sent to it before it learns that it is no
+		// longer the master.
 		name: "master SIGSTOPped, replica promoted, old master back", on: replicated, proof: failedSyncs, allowed: forgets,
 		begin: failover(stopped),
 	},

@@ -21,8 +21,8 @@ const (
 	mixes      = 5                       // rows of random mixes
 	faultsEach = 3                       // faults in a mix
 
-	// callsAtOnce is the number of rows with calls in flight that are played at once. Such a row leaves a processor idle
-	// for most of the time.
+	// callsAtOnce is the number of rows with calls in flight that are played at once. Such a row leaves a processor
+	// idle for most of the time.
 	callsAtOnce = 4
 )
 

@@ -6,11 +6,10 @@
 //	cd bench && go run ./compare -from results/rounds.txt -write .   writes the page of these rounds again
 //	cd bench && go run ./compare -workloads hot -rivals 'hybrid|^x-time-rate$'
 //
-// Each rival runs in its own process, with its own redis-server if it needs one,
-// so that the heap of one does not slow another. They take turns of a tenth of a
-// second, round after round. A shared machine drifts by tens of percent over
-// minutes. Within a round that affects all rivals alike. So the results are
-// ratios of medians over rounds, not the nanoseconds.
+// Each rival runs in its own process, with its own redis-server if it needs one, so that the heap of one does not slow
+// another. They take turns of a tenth of a second, round after round. A shared machine drifts by tens of percent over
+// minutes. Within a round that affects all rivals alike. So the results are ratios of medians over rounds, not the
+// nanoseconds.
 package main
 
 import (

@@ -15,8 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/bench/rivals"
 )
 
-// nothing is the control: the loop alone, and two readings of the clock where
-// each decision is timed.
+// nothing is the control: the loop alone, and two readings of the clock where each decision is timed.
 var nothing = rivals.Rival{
 	Name: "nothing", What: "the loop alone", Single: true,
 	Open: func(rivals.Env) (rivals.Limiter, error) { return idle{}, nil },
@@ -39,11 +38,10 @@ func (idle) Close() error { return nil }
 // slice has the durations of the parts of a turn.
 type slice struct{ Warm, Timed, Single time.Duration }
 
-// From manyKeys keys on, a turn is longer: by manyTimes, and its warm-up by
-// warmTimes. So most keys are used in the warm-up. Otherwise the figures would
-// be those of limiters that have forgotten keys or ask Redis again after a
-// pause. With new keys the timed part is longer again by wholeCycles: each key is
-// garbage soon, and the part must have whole cycles of the collector.
+// From manyKeys keys on, a turn is longer: by manyTimes, and its warm-up by warmTimes. So most keys are used in the
+// warm-up. Otherwise the figures would be those of limiters that have forgotten keys or ask Redis again after a pause.
+// With new keys the timed part is longer again by wholeCycles: each key is garbage soon, and the part must have whole
+// cycles of the collector.
 const (
 	manyKeys    = 10_000
 	manyTimes   = 3
@@ -73,15 +71,13 @@ type figures struct {
 	Bytes   uint64 // allocated
 
 	P50, P99, P999, Max int64 // ns; of single decisions
-	// Meant is the share of decisions in memory by lease, by credit or by a
-	// denial that Redis has proved. It is negative if the limiter does not
-	// report sources.
+	// Meant is the share of decisions in memory by lease, by credit or by a denial that Redis has proved. It is
+	// negative if the limiter does not report sources.
 	Meant float64
 }
 
-// A chunk is the number of keys in one call of a limiter, between two readings
-// of the clock: many if a decision takes nanoseconds, few if it takes a round
-// trip.
+// A chunk is the number of keys in one call of a limiter, between two readings of the clock: many if a decision takes
+// nanoseconds, few if it takes a round trip.
 const (
 	maxChunk   = 256
 	redisChunk = 4
@@ -92,9 +88,8 @@ type subject struct {
 	limiter rivals.Limiter
 	seq     []string
 	chunk   int
-	// fresh is the position of the next call of any goroutine in any turn, if
-	// no key may come again soon. Nil: each goroutine begins at its own position
-	// in each turn.
+	// fresh is the position of the next call of any goroutine in any turn, if no key may come again soon. Nil: each
+	// goroutine begins at its own position in each turn.
 	fresh *atomic.Int64
 }
 
@@ -148,8 +143,7 @@ func (s subject) timed(ctx context.Context, goroutines int, d time.Duration) (f 
 	return f, errs
 }
 
-// single times each decision for the duration d. The times include one reading
-// of the clock.
+// single times each decision for the duration d. The times include one reading of the clock.
 func (s subject) single(ctx context.Context, goroutines int, d time.Duration) (*hdrhistogram.Histogram, error) {
 	hists := make([]*hdrhistogram.Histogram, goroutines)
 	for g := range hists {
@@ -176,8 +170,7 @@ func (s subject) single(ctx context.Context, goroutines int, d time.Duration) (*
 	return hists[0], err
 }
 
-// walk returns the positions in the sequence of the next calls of a goroutine.
-// Each stands for step calls.
+// walk returns the positions in the sequence of the next calls of a goroutine. Each stands for step calls.
 func (s subject) walk(g, of, step int) (next func() int) {
 	if s.fresh != nil {
 		keys := int64(len(s.seq) - maxChunk)
@@ -226,10 +219,9 @@ func meant(before, after map[hybridlimit.Source]int64) float64 {
 	return float64(good) / float64(max(1, all))
 }
 
-// fill makes all keys known to a limiter, with newly allocated strings. A
-// limiter that reports each key to Redis gets some 20 000 keys a second. With
-// more than Redis can handle its breaker would open, and a key that was decided
-// without Redis takes another amount of memory.
+// fill makes all keys known to a limiter, with newly allocated strings. A limiter that reports each key to Redis gets
+// some 20 000 keys a second. With more than Redis can handle its breaker would open, and a key that was decided without
+// Redis takes another amount of memory.
 func (s subject) fill(ctx context.Context, keys int) error {
 	const goroutines, atOnce = 8, 32
 	_, paced := s.limiter.(rivals.Settler)

@@ -88,8 +88,7 @@ func (p page) mustTable() string {
 			continue
 		}
 		if got := p.results.center(m.a, m.unit); !math.IsNaN(got) {
-			// Whole allocations, as in go test. The rest are allocations of
-			// syncs, a few hundred a second.
+			// Whole allocations, as in go test. The rest are allocations of syncs, a few hundred a second.
 			row(m.what, m.bound, math.Floor(got), 0, fmt.Sprintf("%.6f with syncs", got), "-")
 		}
 	}

@@ -37,12 +37,10 @@ func takesPart(r rivals.Rival, w workload) bool {
 	return w.single() || !r.Single
 }
 
-// measure lets all workers take turns at all workloads, and returns the figures
-// in Go's benchmark format. In each round the workers of one workload follow
-// each other in a random order, so that drift of the machine affects all alike.
-// All rounds of a workload come before those of the next one, and workloads with
-// many keys come last: a limiter pays the debts of a million keys to Redis for half
-// a minute, and that would disturb the turns in between.
+// measure lets all workers take turns at all workloads, and returns the figures in Go's benchmark format. In each round
+// the workers of one workload follow each other in a random order, so that drift of the machine affects all alike. All
+// rounds of a workload come before those of the next one, and workloads with many keys come last: a limiter pays the
+// debts of a million keys to Redis for half a minute, and that would disturb the turns in between.
 func (p plan) measure(ctx context.Context, workers []worker, log io.Writer) ([]byte, error) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "goos: %s\ngoarch: %s\npkg: github.com/hybridlimit/hybridlimit/bench/compare\ncpu: %s\n", runtime.GOOS, runtime.GOARCH, benchkit.CPU())

@@ -79,9 +79,8 @@ func parse(raw []byte) (results, error) {
 	return res, r.Err()
 }
 
-// median returns the median of the rounds, and the extent of its 95 % interval
-// as a share of the median, both computed as in benchstat. The extent is
-// infinite with too few rounds.
+// median returns the median of the rounds, and the extent of its 95 % interval as a share of the median, both computed
+// as in benchstat. The extent is infinite with too few rounds.
 func (r results) median(c cell, unit string) (center, spread float64, ok bool) {
 	values := r.cells[c][unit]
 	if len(values) == 0 {
@@ -111,8 +110,7 @@ func (r results) most(c cell, unit string) float64 {
 	return slices.Max(r.cells[c][unit])
 }
 
-// ratio returns the ratio of two medians, and the smallest and the largest
-// ratio of a single round.
+// ratio returns the ratio of two medians, and the smallest and the largest ratio of a single round.
 func (r results) ratio(a, b cell, unit string) (center, lo, hi float64, ok bool) {
 	as, bs := r.cells[a][unit], r.cells[b][unit]
 	if len(as) == 0 || len(as) != len(bs) {

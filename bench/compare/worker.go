@@ -189,8 +189,7 @@ func (b *bench) make(w workload, limit hybridlimit.Limit, name string) (opened, 
 	return o, err
 }
 
-// serve runs the process of one rival. Each request and each reply is a line of
-// JSON.
+// serve runs the process of one rival. Each request and each reply is a line of JSON.
 func serve(ctx context.Context, name string, in io.Reader, out io.Writer) error {
 	r := nothing
 	if name != nothing.Name {

@@ -84,13 +84,11 @@ func keyName(i int) string { return fmt.Sprintf("%020d", i) }
 // of keys, so that most keys occur, and too large for a processor cache.
 const drawn = 1 << 20
 
-// freshTimes is the number of keys before they repeat, per key that a limiter
-// holds, if each has to be new.
+// freshTimes is the number of keys before they repeat, per key that a limiter holds, if each has to be new.
 const freshTimes = 10
 
-// sequence returns the keys of the calls, in order. The strings are not those
-// that a limiter has stored, so a comparison must read their bytes, as with
-// keys from requests.
+// sequence returns the keys of the calls, in order. The strings are not those that a limiter has stored, so a
+// comparison must read their bytes, as with keys from requests.
 func (w workload) sequence() []string {
 	if w.Keys == 1 {
 		return slices.Repeat([]string{keyName(0)}, maxChunk)
@@ -120,8 +118,7 @@ func (w workload) sequence() []string {
 	return seq
 }
 
-// limitFor returns the limit under which the fraction 1/Over of perSecond
-// decisions is admitted.
+// limitFor returns the limit under which the fraction 1/Over of perSecond decisions is admitted.
 func (w workload) limitFor(perSecond float64) hybridlimit.Limit {
 	if w.Over == 0 {
 		return w.Limit

@@ -5,8 +5,7 @@
 //	cd bench && go run ./httpcost
 //
 // It prints the medians of the rounds and the allocations. docs/http.md states that a limit adds less than a
-// microsecond. So the exit status is 1 if the median of the differences between paired rounds is a microsecond
-// or more.
+// microsecond. So the exit status is 1 if the median of the differences between paired rounds is a microsecond or more.
 package main
 
 import (
@@ -168,8 +167,7 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// allocations returns the allocations of a call: the minimum of several, without those of the limiter's own
-// goroutines.
+// allocations returns the allocations of a call: the minimum of several, without those of the limiter's own goroutines.
 func allocations(call func()) float64 {
 	var before, after runtime.MemStats
 	least := float64(0)

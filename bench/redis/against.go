@@ -11,9 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// against compares the batch script of this tree with the script in a file, in
-// rounds that alternate. It shows whether a change of the Lua code is worth it.
-// Both scripts work on the same keys, so they must understand each other's
+// against compares the batch script of this tree with the script in a file, in rounds that alternate. It shows whether
+// a change of the Lua code is worth it. Both scripts work on the same keys, so they must understand each other's
 // states.
 func against(ctx context.Context, srv *server, file string, rounds, ops int) (string, error) {
 	text, err := os.ReadFile(file)

@@ -23,16 +23,14 @@ import (
 type cache struct {
 	name    string
 	callers int
-	// use asks for a key, which adds it, and reports whether the cache knows
-	// that the key was there.
+	// use asks for a key, which adds it, and reports whether the cache knows that the key was there.
 	use func(ctx context.Context, key string) (hit bool, err error)
 	// stats returns the figures of a hybrid limiter. Nil for golang-lru.
 	stats func() hybrid.Stats
 	close func()
 }
 
-// plainLRU returns a common solution: golang-lru with a limiter of
-// golang.org/x/time/rate for each key.
+// plainLRU returns a common solution: golang-lru with a limiter of golang.org/x/time/rate for each key.
 func plainLRU(keys int) (cache, error) {
 	c, err := lru.New[string, *rate.Limiter](keys)
 	return cache{name: "golang-lru, x/time/rate", callers: 1, close: func() {}, use: func(_ context.Context, key string) (bool, error) {
@@ -70,8 +68,7 @@ func cutOff(ctx context.Context, keys int) (cache, error) {
 	return cached("hybrid, its memory alone", 1, l, rdb), nil
 }
 
-// onRedis returns a hybrid limiter in normal use: a new key asks Redis or owes,
-// and is evicted after it has paid.
+// onRedis returns a hybrid limiter in normal use: a new key asks Redis or owes, and is evicted after it has paid.
 func onRedis(ctx context.Context, srv *server, keys int) (cache, error) {
 	rdb := srv.client(nil)
 	l, err := hybrid.New(rdb, hybridlimit.PerSecond(100), patient(hybrid.Config{Name: "churn", MaxKeys: keys}))
@@ -126,8 +123,7 @@ type churnRow struct {
 	gcShare float64 // of the CPU of this process, over all rounds
 }
 
-// gcCPU returns the seconds of CPU that the garbage collector and the program
-// have used.
+// gcCPU returns the seconds of CPU that the garbage collector and the program have used.
 func gcCPU() (gc, user float64) {
 	s := []metrics.Sample{
 		{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/idle:cpu-seconds"}, {Name: "/cpu/classes/user:cpu-seconds"},
@@ -137,9 +133,8 @@ func gcCPU() (gc, user float64) {
 	return s[0].Value.Float64() - s[1].Value.Float64(), s[2].Value.Float64() // without the work on idle cores, which is free
 }
 
-// churn measures insertions of unique keys into a full cache. Caches are
-// measured one after the other, not interleaved, because the garbage collector
-// works for all caches of the process.
+// churn measures insertions of unique keys into a full cache. Caches are measured one after the other, not interleaved,
+// because the garbage collector works for all caches of the process.
 func churn(ctx context.Context, srv *server, c cache, rounds, keys, each int) (row churnRow, err error) {
 	row = churnRow{name: c.name}
 	const part = 1 << 16
@@ -194,8 +189,7 @@ func churn(ctx context.Context, srv *server, c cache, rounds, keys, each int) (r
 	return row, nil
 }
 
-// churns runs churn for each kind of cache. redisEach is the number of
-// insertions in a round with Redis.
+// churns runs churn for each kind of cache. redisEach is the number of insertions in a round with Redis.
 func churns(ctx context.Context, srv *server, rounds, keys, each, redisEach int) (rows []churnRow, err error) {
 	for _, make := range []func() (cache, error){
 		func() (cache, error) { return plainLRU(keys) },

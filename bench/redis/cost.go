@@ -33,8 +33,7 @@ type syncs struct {
 const costTag = "hl:v2:{11}:"
 
 func newSyncs(rdb *redis.Client, script lua.Script, keys int) *syncs {
-	// The buckets are neither full nor empty during the whole run, so that
-	// leases are granted.
+	// The buckets are neither full nor empty during the whole run, so that leases are granted.
 	limit := hybridlimit.TokenBucket(1000, time.Second, 1_000_000_000)
 	s := &syncs{rdb: rdb, script: script, env: protocol.Envelope{
 		Key: costTag + "@env:0123456789abcdef0123456789abcdef", Epoch: costTag + "@epoch", TTL: 10 * time.Minute,
@@ -115,8 +114,7 @@ type opCost struct {
 	p50, p99       float64 // µs for which one call blocks Redis
 }
 
-// costOf measures send, which sends size ops, until at least the given number
-// of ops is sent.
+// costOf measures send, which sends size ops, until at least the given number of ops is sent.
 func costOf(ctx context.Context, srv *server, w *wire, send func(context.Context, int) error, size, ops int) (c opCost, err error) {
 	if err = srv.admin.ConfigResetStat(ctx).Err(); err != nil {
 		return c, err
@@ -148,15 +146,13 @@ func costOf(ctx context.Context, srv *server, w *wire, send func(context.Context
 	return c, err
 }
 
-// costRow has the figures of one size: as a batch, and as a pipeline of single
-// ops.
+// costRow has the figures of one size: as a batch, and as a pipeline of single ops.
 type costRow struct {
 	size            int
 	batch, pipeline series[opCost]
 }
 
-// costs measures all sizes in interleaved rounds. ops is the number of ops per
-// shape and round.
+// costs measures all sizes in interleaved rounds. ops is the number of ops per shape and round.
 func costs(ctx context.Context, srv *server, rounds, ops int) ([]costRow, error) {
 	if err := srv.wipe(ctx); err != nil {
 		return nil, err

@@ -99,9 +99,8 @@ func (s *subject) measure(ctx context.Context, lasts time.Duration) error {
 	return nil
 }
 
-// hotRate is the limit of the hot key, which no limiter reaches. tailRate is
-// the limit of each of many keys. The most used of them exceed it. ownRate is
-// the limit of each key that only one goroutine uses. No limiter reaches it.
+// hotRate is the limit of the hot key, which no limiter reaches. tailRate is the limit of each of many keys. The most
+// used of them exceed it. ownRate is the limit of each key that only one goroutine uses. No limiter reaches it.
 const (
 	hotRate  = 1_000_000_000
 	tailRate = 100
@@ -111,9 +110,8 @@ const (
 // onOwnKeys is the load on keys that only one goroutine uses.
 var onOwnKeys = thousands(ownKeys) + " keys"
 
-// decisions measures all kinds in interleaved rounds. timing is the number of
-// calls a second while single calls are timed. paced is the number of calls a
-// second of the slower load on many keys.
+// decisions measures all kinds in interleaved rounds. timing is the number of calls a second while single calls are
+// timed. paced is the number of calls a second of the slower load on many keys.
 func decisions(ctx context.Context, srv *server, rounds int, lasts time.Duration, timing, paced int) ([]*decisionRow, error) {
 	if err := srv.wipe(ctx); err != nil {
 		return nil, err
@@ -138,9 +136,8 @@ func decisions(ctx context.Context, srv *server, rounds int, lasts time.Duration
 	return all.measure(ctx, rounds, lasts)
 }
 
-// exact measures limiters that ask Redis for each decision, in interleaved
-// rounds. Each has its own Redis, so that it does not pay for the states of
-// others that expire, or for their messages after a round.
+// exact measures limiters that ask Redis for each decision, in interleaved rounds. Each has its own Redis, so that it
+// does not pay for the states of others that expire, or for their messages after a round.
 func exact(ctx context.Context, rounds int, lasts time.Duration) ([]*decisionRow, error) {
 	var all subjects
 	defer func() { all.close() }()

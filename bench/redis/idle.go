@@ -62,8 +62,7 @@ func idle(ctx context.Context, srv *server, rounds, keys int, settle time.Durati
 	return rows, err
 }
 
-// patient adapts a configuration to a shared machine: no call times out, and
-// the breaker stays closed.
+// patient adapts a configuration to a shared machine: no call times out, and the breaker stays closed.
 func patient(c hybrid.Config) hybrid.Config {
 	c.MaxWait = 10 * time.Second
 	c.Hub.SyncTimeout, c.Hub.Breaker.Failures, c.Hub.Breaker.FailureRatio, c.Hub.Breaker.SlowCall = 10*time.Second, 1<<20, -1, -1
@@ -71,8 +70,7 @@ func patient(c hybrid.Config) hybrid.Config {
 	return c
 }
 
-// fill asks once for each of many keys, from enough goroutines to keep Redis
-// busy.
+// fill asks once for each of many keys, from enough goroutines to keep Redis busy.
 func fill(ctx context.Context, l hybridlimit.Limiter, prefix string, keys int) error {
 	const at = 512
 	errs := make(chan error, at)

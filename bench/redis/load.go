@@ -49,8 +49,7 @@ func zipf() []keyring {
 	return rings
 }
 
-// ownKeys is the number of keys of a load in which no two goroutines ask for one
-// key at once.
+// ownKeys is the number of keys of a load in which no two goroutines ask for one key at once.
 const ownKeys = 5000
 
 // own returns a part of the keys for each caller.
@@ -97,8 +96,7 @@ func flood(ctx context.Context, t target, rings []keyring, lasts time.Duration) 
 	return counted{time.Since(began), sum.Load(), fails.Load()}
 }
 
-// pace lets the callers together ask perSecond times a second, and records the
-// ns of each call.
+// pace lets the callers together ask perSecond times a second, and records the ns of each call.
 func pace(ctx context.Context, t target, rings []keyring, perSecond int, lasts time.Duration, into *hdrhistogram.Histogram) counted {
 	var mu sync.Mutex
 	var sum, fails atomic.Int64

@@ -7,9 +7,8 @@
 //	cd bench && go run ./redis -dump > old.lua    saves the script of batches
 //	cd bench && go run ./redis -against old.lua   compares a changed script with it
 //
-// Compared subjects are measured in rounds that take turns, and reported as medians: other programs
-// usually share the machine, and they slow all subjects of a round alike. CPU is the CPU time of
-// the processes, not wall time.
+// Compared subjects are measured in rounds that take turns, and reported as medians: other programs usually share the
+// machine, and they slow all subjects of a round alike. CPU is the CPU time of the processes, not wall time.
 package main
 
 import (
@@ -87,8 +86,7 @@ var short = scale{
 	fleets: fleetLoads(2), fleetRounds: 2,
 }
 
-// results has the figures of the page. Those of sections that were not measured
-// are zero.
+// results has the figures of the page. Those of sections that were not measured are zero.
 type results struct {
 	scale     scale
 	machine   machine
@@ -173,8 +171,7 @@ func (o options) run(ctx context.Context) error {
 	return r.missed()
 }
 
-// sections are the parts of the measurement, in their order. Those that others
-// could disturb come first.
+// sections are the parts of the measurement, in their order. Those that others could disturb come first.
 var sections = []struct {
 	name    string
 	measure func(*results, context.Context, *server) error

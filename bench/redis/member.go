@@ -20,8 +20,7 @@ import (
 // memberEnv in the environment makes this program a member of a fleet.
 const memberEnv = "HYBRIDLIMIT_BENCH_MEMBER"
 
-// membership tells a member its place in the fleet. It is the first line of its
-// input.
+// membership tells a member its place in the fleet. It is the first line of its input.
 type membership struct {
 	Kind   string
 	Addr   string // of Redis
@@ -72,9 +71,8 @@ func isMember() {
 	os.Exit(0)
 }
 
-// memberMain obeys orders until its input ends, which ends a turn as well. The
-// input ends when the parent closes it or dies. The limiter is not closed: its
-// Redis may be gone.
+// memberMain obeys orders until its input ends, which ends a turn as well. The input ends when the parent closes it or
+// dies. The limiter is not closed: its Redis may be gone.
 func memberMain(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -164,9 +162,8 @@ func join(ctx context.Context, place membership) (*member, error) {
 	return m, fmt.Errorf("there is no limiter %q for a fleet", place.Kind)
 }
 
-// turn makes random calls. A call begins at its time even if earlier calls have
-// not returned. Keys and times depend only on the turn and the member, so all
-// kinds of fleets get the same.
+// turn makes random calls. A call begins at its time even if earlier calls have not returned. Keys and times depend
+// only on the turn and the member, so all kinds of fleets get the same.
 func (m *member) turn(ctx context.Context, o order) (r turned, err error) {
 	cpu, err := ownCPU()
 	if err != nil {
@@ -234,7 +231,8 @@ func (m *member) turn(ctx context.Context, o order) (r turned, err error) {
 	return r, err
 }
 
-// tenants is the number of tenants, to which the keys belong in turn. The limit of each is tenantFactor times that of a key.
+// tenants is the number of tenants, to which the keys belong in turn. The limit of each is tenantFactor times that of a
+// key.
 const tenants, tenantFactor = 100, 100
 
 // call makes a call for a key, and for its tenant if calls have two limits.

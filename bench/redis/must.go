@@ -87,8 +87,7 @@ func (r *results) exactMusts() []must {
 			got: ours.single.median(p50) / rival.single.median(p50),
 		},
 		{
-			// Whole allocations, as in go test. The rest are those of other
-			// goroutines.
+			// Whole allocations, as in go test. The rest are those of other goroutines.
 			what: "allocations of a decision of global", want: "≤ 12", bound: atMost(12), got: math.Floor(ours.single.median(mallocsOf)),
 		},
 		{
@@ -205,6 +204,5 @@ func mallocsOf(c oneCaller) float64 { return c.mallocs }
 func cpuOf(c opCost) float64        { return c.cpu }
 func same(v float64) float64        { return v }
 
-// ratio returns the cost of an op in a batch divided by its cost alone. Both
-// were measured in the same rounds.
+// ratio returns the cost of an op in a batch divided by its cost alone. Both were measured in the same rounds.
 func (c costRow) ratio() float64 { return c.batch.median(cpuOf) / c.pipeline.median(cpuOf) }

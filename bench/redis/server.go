@@ -49,8 +49,7 @@ func (s *server) client(w *wire) *redis.Client {
 	return c
 }
 
-// wipe deletes all keys, and resets the figures of INFO commandstats and
-// latencystats.
+// wipe deletes all keys, and resets the figures of INFO commandstats and latencystats.
 func (s *server) wipe(ctx context.Context) error {
 	if err := s.admin.FlushAll(ctx).Err(); err != nil {
 		return err
@@ -93,8 +92,7 @@ func (s *server) info(ctx context.Context, section string) (map[string]string, e
 	return fields, err
 }
 
-// cpu returns the CPU time of Redis, user and system together, with background
-// threads.
+// cpu returns the CPU time of Redis, user and system together, with background threads.
 func (s *server) cpu(ctx context.Context) (time.Duration, error) {
 	fields, err := s.info(ctx, "cpu")
 	var sum float64
@@ -119,8 +117,7 @@ func subfields(text string) map[string]float64 {
 	return out
 }
 
-// commands returns calls and µs by command since the last reset, without the
-// commands of this program.
+// commands returns calls and µs by command since the last reset, without the commands of this program.
 func (s *server) commands(ctx context.Context) (map[string]map[string]float64, error) {
 	fields, err := s.info(ctx, "commandstats")
 	out := map[string]map[string]float64{}
@@ -133,8 +130,7 @@ func (s *server) commands(ctx context.Context) (map[string]map[string]float64, e
 	return out, err
 }
 
-// calls returns the number of commands that Redis has run, with those that
-// scripts call.
+// calls returns the number of commands that Redis has run, with those that scripts call.
 func (s *server) calls(ctx context.Context) (sum int64, err error) {
 	commands, err := s.commands(ctx)
 	for _, c := range commands {
@@ -143,9 +139,8 @@ func (s *server) calls(ctx context.Context) (sum int64, err error) {
 	return sum, err
 }
 
-// blocked returns the median and the 99th percentile of the µs for which a
-// command has blocked Redis since the last reset. They are 0 before Redis 7,
-// which does not report them.
+// blocked returns the median and the 99th percentile of the µs for which a command has blocked Redis since the last
+// reset. They are 0 before Redis 7, which does not report them.
 func (s *server) blocked(ctx context.Context, command string) (p50, p99 float64, err error) {
 	fields, err := s.info(ctx, "latencystats")
 	v := subfields(fields["latency_percentiles_usec_"+command])

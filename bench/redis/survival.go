@@ -7,12 +7,10 @@ import (
 	"strconv"
 )
 
-// In a scan one call of ten is for a key in use. The other nine are for keys
-// that are used only once.
+// In a scan one call of ten is for a key in use. The other nine are for keys that are used only once.
 const scanPer = 9
 
-// survivalRow has the share of calls for keys in use whose key had been
-// evicted.
+// survivalRow has the share of calls for keys in use whose key had been evicted.
 type survivalRow struct {
 	name      string
 	cacheKeys int
@@ -20,11 +18,10 @@ type survivalRow struct {
 	missed    series[float64] // share of the calls for keys in use
 }
 
-// scanned asks for keys in use, by Zipf's law, during a scan, and returns the
-// share of these calls whose key had been evicted. A hybrid limiter reports the
-// number of evicted keys, not their names. When it is full, each key that comes
-// in evicts one, and a key of the scan comes in once. So the evictions beyond
-// the keys of the scan are those of keys in use.
+// scanned asks for keys in use, by Zipf's law, during a scan, and returns the share of these calls whose key had been
+// evicted. A hybrid limiter reports the number of evicted keys, not their names. When it is full, each key that comes
+// in evicts one, and a key of the scan comes in once. So the evictions beyond the keys of the scan are those of keys in
+// use.
 func scanned(ctx context.Context, c cache, inUse, calls int, seed uint64) (missed float64, err error) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	z := rand.NewZipf(rng, zipfSkew, 1, uint64(inUse-1))
@@ -59,9 +56,8 @@ func scanned(ctx context.Context, c cache, inUse, calls int, seed uint64) (misse
 	return float64(int64(s.Evicted+s.Refused-before-scans)) / float64(calls), nil
 }
 
-// survival compares the keys in use that a hybrid limiter evicts with those
-// that a golang-lru of the same size evicts, in interleaved rounds of the same
-// calls.
+// survival compares the keys in use that a hybrid limiter evicts with those that a golang-lru of the same size evicts,
+// in interleaved rounds of the same calls.
 func survival(ctx context.Context, rounds, keys, calls int) ([]survivalRow, error) {
 	var caches []cache
 	var rows []survivalRow

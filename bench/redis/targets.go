@@ -30,8 +30,7 @@ type target struct {
 	stats func() hybrid.Stats // nil except for hybrid
 }
 
-// kind makes a target whose traffic w counts. The limit is a token bucket whose
-// burst is its rate.
+// kind makes a target whose traffic w counts. The limit is a token bucket whose burst is its rate.
 type kind struct {
 	name string
 	make func(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error)
@@ -195,8 +194,7 @@ func joined(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit, 
 	return t, err
 }
 
-// settled waits until a limiter knows the fleet size. From then on it behaves as
-// in a process that has run for a while.
+// settled waits until a limiter knows the fleet size. From then on it behaves as in a process that has run for a while.
 func settled(ctx context.Context, l *hybrid.Limiter) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -225,11 +223,9 @@ func newZero(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit)
 		return target{}, err
 	}
 	l := zerolimit.NewTokenLimiter(int(limit.Rate), int(limit.Rate), store, hotKey)
-	// Its breaker counts a script that is not loaded yet as a failure. If many
-	// callers meet that at once, the breaker opens. Then the process decides
-	// without Redis, until a check of Redis every tenth of a second succeeds. Its
-	// client also dials before it has the hook. Such connections are not counted,
-	// so they are ended here.
+	// Its breaker counts a script that is not loaded yet as a failure. If many callers meet that at once, the breaker
+	// opens. Then the process decides without Redis, until a check of Redis every tenth of a second succeeds. Its
+	// client also dials before it has the hook. Such connections are not counted, so they are ended here.
 	for end := time.Now().Add(10 * time.Second); ; {
 		l.AllowCtx(ctx) // creates the client
 		time.Sleep(100 * time.Millisecond)
@@ -249,8 +245,7 @@ func newZero(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit)
 		}
 	}
 	return target{allow: func(ctx context.Context, _ string) (bool, error) {
-		// AllowCtx returns no error. Without Redis it decides alone, which shows
-		// in the number of messages.
+		// AllowCtx returns no error. Without Redis it decides alone, which shows in the number of messages.
 		if !l.AllowCtx(ctx) {
 			return false, errors.New("denied below the limit")
 		}

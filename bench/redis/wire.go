@@ -10,9 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// wire counts the traffic between clients and Redis: bytes in each direction,
-// and messages. A message is a top-level command, even if several share a
-// packet. It is a hook, because every library on top of go-redis accepts hooks.
+// wire counts the traffic between clients and Redis: bytes in each direction, and messages. A message is a top-level
+// command, even if several share a packet. It is a hook, because every library on top of go-redis accepts hooks.
 type wire struct{ sent, received, messages atomic.Int64 }
 
 // traffic has the counts of a wire.
@@ -70,8 +69,7 @@ type requests struct {
 	line []byte // the begin of an incomplete line
 }
 
-// count returns the number of commands that begin in the next bytes of the
-// stream.
+// count returns the number of commands that begin in the next bytes of the stream.
 func (r *requests) count(b []byte) (n int64) {
 	for len(b) > 0 {
 		if r.skip > 0 {

@@ -10,13 +10,11 @@ import (
 	"github.com/zeromicro/go-zero/core/stores/redis"
 )
 
-// goZero has a limiter for each key, so the limiters are in a sync.Map. Its
-// rate is a whole number of units a second, at least one. Its burst must be at
-// least half a second's units: with less its script sets an expiry of 0 and
-// fails, and a limiter in memory answers. The adapter sets a burst of at least
-// a second's units. It connects by itself. Its breaker counts NOSCRIPT as a
-// failure, so that many callers at the start would open it and get answers from
-// a limiter in memory. Therefore the adapter begins with a single call.
+// goZero has a limiter for each key, so the limiters are in a sync.Map. Its rate is a whole number of units a second,
+// at least one. Its burst must be at least half a second's units: with less its script sets an expiry of 0 and fails,
+// and a limiter in memory answers. The adapter sets a burst of at least a second's units. It connects by itself. Its
+// breaker counts NOSCRIPT as a failure, so that many callers at the start would open it and get answers from a limiter
+// in memory. Therefore the adapter begins with a single call.
 var goZero = Rival{
 	Name: "go-zero", Module: "github.com/zeromicro/go-zero", What: "TokenLimiter.AllowCtx", Where: InRedis,
 	Open: func(env Env) (Limiter, error) {

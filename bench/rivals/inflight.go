@@ -20,9 +20,8 @@ type InFlightRival struct {
 
 // InFlight is an open limiter of calls in flight, of one process.
 type InFlight interface {
-	// Acquire reports whether a call may run. If so, release must be called at its
-	// end; only its first call has an effect. Acquire does not wait for a place. It is
-	// safe for concurrent use.
+	// Acquire reports whether a call may run. If so, release must be called at its end; only its first call has an
+	// effect. Acquire does not wait for a place. It is safe for concurrent use.
 	Acquire(ctx context.Context, key string) (release func(), ok bool, err error)
 	// Messages returns the number of messages to Redis so far, for calls and for all
 	// else: heartbeats, renewals, scripts that Redis does not know.
@@ -36,8 +35,7 @@ type InFlightWarmer interface {
 	Warm(ctx context.Context, key string) error
 }
 
-// AllInFlight has every limiter of calls in flight, in the order of the tables. That
-// of this library is last.
+// AllInFlight has every limiter of calls in flight, in the order of the tables. That of this library is last.
 var AllInFlight = []InFlightRival{sortedSet, ourConcurrency}
 
 // permitsOf returns the number of calls that a limit of calls in flight admits.

@@ -9,11 +9,10 @@ import (
 	"github.com/sethvargo/go-limiter/memorystore"
 )
 
-// sethvargo counts intervals, with one bucket and lock for each key. An
-// interval refills interval/tokens (in ns) units instead of tokens. So a
-// limiter with more tokens than √interval is stricter than its limit: 10⁹ a
-// second admits one a second from the second second on. The adapter expresses
-// such a limit per hour, so that no measurement reaches the end of an interval.
+// sethvargo counts intervals, with one bucket and lock for each key. An interval refills interval/tokens (in ns) units
+// instead of tokens. So a limiter with more tokens than √interval is stricter than its limit: 10⁹ a second admits one a
+// second from the second second on. The adapter expresses such a limit per hour, so that no measurement reaches the end
+// of an interval.
 var sethvargo = Rival{
 	Name: "sethvargo", Module: "github.com/sethvargo/go-limiter", What: "memorystore Take",
 	Open: func(env Env) (Limiter, error) {
@@ -43,8 +42,7 @@ func (t taker) Decide(ctx context.Context, keys []string) (allowed int, err erro
 
 func (t taker) Close() error { return t.s.Close(context.Background()) }
 
-// failsafe is one limiter without keys, like the policy of an executor. The
-// bursty one counts periods.
+// failsafe is one limiter without keys, like the policy of an executor. The bursty one counts periods.
 var failsafe = Rival{
 	Name: "failsafe-go", Module: "github.com/failsafe-go/failsafe-go", What: "bursty RateLimiter.TryAcquirePermit", Single: true,
 	Open: func(env Env) (Limiter, error) {

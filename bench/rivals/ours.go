@@ -14,16 +14,14 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// spare returns the MaxKeys for our limiters whose keys must all fit. It is larger
-// than the number of keys, because keys are hashed over shards, and some shards
-// get more than others.
+// spare returns the MaxKeys for our limiters whose keys must all fit. It is larger than the number of keys, because
+// keys are hashed over shards, and some shards get more than others.
 func spare(keys int) int { return keys + keys/4 + 16 }
 
 var ourLocal = Rival{
 	Name: "local", What: "Limiter.Allow", Bounded: true,
 	Open: func(env Env) (Limiter, error) {
-		// The other limiters in memory also keep a key whose bucket is full
-		// again.
+		// The other limiters in memory also keep a key whose bucket is full again.
 		idle := max(time.Hour, env.Limit.TimeToFull())
 		most := spare(env.Keys)
 		if env.Full {
@@ -101,8 +99,7 @@ type warmed struct {
 	credit bool // the limit is large enough for credit in a fleet of one
 }
 
-// Warm waits until the fleet size is known, and until there is credit if the
-// limit permits any.
+// Warm waits until the fleet size is known, and until there is credit if the limit permits any.
 func (w warmed) Warm(ctx context.Context) error {
 	if err := w.l.Ready(ctx); err != nil {
 		return err
@@ -115,8 +112,7 @@ func (w warmed) Settle(ctx context.Context) error {
 	return until(ctx, func() bool { s := w.l.Stats(); return s.Owed == 0 && s.Held == 0 })
 }
 
-// until polls cond at long intervals, because a visit of a million keys takes
-// time.
+// until polls cond at long intervals, because a visit of a million keys takes time.
 func until(ctx context.Context, cond func() bool) error {
 	for !cond() {
 		select {

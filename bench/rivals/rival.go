@@ -45,8 +45,7 @@ type Env struct {
 	Limit hybridlimit.Limit
 	Keys  int  // number of keys; a bound on memory must not be lower
 	Full  bool // the bound on memory is Keys, and more keys come
-	// Redis is a client and Addr its address, for rivals that need one. They do
-	// not close it.
+	// Redis is a client and Addr its address, for rivals that need one. They do not close it.
 	Redis redis.UniversalClient
 	Addr  string
 	// Name distinguishes the limiters in one Redis. It may be empty.
@@ -58,9 +57,8 @@ type Env struct {
 
 // Limiter is an open rival.
 type Limiter interface {
-	// Decide asks for one unit of each key in turn, and returns the number of
-	// calls that may proceed. It ends at the first error. It is safe for
-	// concurrent use.
+	// Decide asks for one unit of each key in turn, and returns the number of calls that may proceed. It ends at the
+	// first error. It is safe for concurrent use.
 	Decide(ctx context.Context, keys []string) (allowed int, err error)
 	Close() error
 }
@@ -83,8 +81,7 @@ type Sourced interface {
 	Sources() map[hybridlimit.Source]int64
 }
 
-// All has every rival, in the order of the tables. The limiters of this library
-// are last.
+// All has every rival, in the order of the tables. The limiters of this library are last.
 var All = []Rival{
 	xtimeRate, xtimeSyncMap, xtimeLRU, sethvargo, ululeMemory, throttledMemory, failsafe,
 	ululeRedis, throttledRedis, goZero, redisRate,

@@ -20,14 +20,12 @@ var sortedSet = InFlightRival{
 	},
 }
 
-// Semaphore is the usual limit of calls in flight on Redis: a sorted set for each
-// key, with a member for each running call. The score is the time at which the call
-// counts as dead. A call is a message to acquire and one to release, and one more for
-// each third of Lease that it runs. Times are Redis's.
+// Semaphore is the usual limit of calls in flight on Redis: a sorted set for each key, with a member for each running
+// call. The score is the time at which the call counts as dead. A call is a message to acquire and one to release, and
+// one more for each third of Lease that it runs. Times are Redis's.
 //
-// The limit does not hold for a call that cannot renew its lease: it runs on, and
-// its place is free. A call whose answer is lost may keep its place until the lease
-// ends.
+// The limit does not hold for a call that cannot renew its lease: it runs on, and its place is free. A call whose
+// answer is lost may keep its place until the lease ends.
 type Semaphore struct {
 	Redis redis.UniversalClient
 	Limit int64         // calls of a key

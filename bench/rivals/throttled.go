@@ -10,9 +10,8 @@ import (
 
 const throttledModule = "github.com/throttled/throttled/v2"
 
-// throttledMemory keeps keys in a map without a bound, which is its faster
-// store. Both stores compare and swap. A call gives up after ten attempts if
-// others are always first.
+// throttledMemory keeps keys in a map without a bound, which is its faster store. Both stores compare and swap. A call
+// gives up after ten attempts if others are always first.
 var throttledMemory = Rival{
 	Name: "throttled", Module: throttledModule, What: "memstore without a bound, RateLimitCtx", GivesUp: true,
 	Open: func(env Env) (Limiter, error) {

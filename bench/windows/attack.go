@@ -9,9 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// attack returns the calls of the strongest attack: the Rate at the very end of
-// a window, as many calls at once in the next window, and then one call each
-// ms, for three minutes. The window that begins at epoch gets only the burst.
+// attack returns the calls of the strongest attack: the Rate at the very end of a window, as many calls at once in the
+// next window, and then one call each ms, for three minutes. The window that begins at epoch gets only the burst.
 func attack() []int64 {
 	const each = 100 // µs
 	border := epoch + minute
@@ -19,8 +18,7 @@ func attack() []int64 {
 	return run(at, border+rate*each, (3*minute-rate*each)/1000, 1000)
 }
 
-// victim is a limit under attack. bound is the most that it admits in any
-// minute.
+// victim is a limit under attack. bound is the most that it admits in any minute.
 type victim struct {
 	name  string
 	limit hybridlimit.Limit

@@ -22,8 +22,7 @@ var (
 	limitStroke  = benchkit.Stroke{Colour: benchkit.Neutral, Dash: "8 4", Width: 1.4}
 )
 
-// axes are the axes of one panel: X from..to in µs since the epoch, Y from 0 to
-// high units.
+// axes are the axes of one panel: X from..to in µs since the epoch, Y from 0 to high units.
 type axes struct {
 	benchkit.Axes
 	to int64
@@ -101,8 +100,7 @@ func trailing(times []int64, until int64) (all []change) {
 	return all
 }
 
-// figure draws the attack on each victim, near the border and over three
-// minutes.
+// figure draws the attack on each victim, near the border and over three minutes.
 func figure() []byte {
 	s := benchkit.NewSVG(width, height, "A burst at the end of a window, then a flood")
 	s.Text(left, 22, benchkit.Large, fmt.Sprintf("A limit of %d a minute, a burst at the end of a window, then a flood", rate))

@@ -1,13 +1,11 @@
-// Windows measures the error of the fixed window, and of the sliding window of two
-// counters, compared with the exact log. It generates the traffic of many sources. It
-// also measures the worst attack on each algorithm.
+// Windows measures the error of the fixed window, and of the sliding window of two counters, compared with the exact
+// log. It generates the traffic of many sources. It also measures the worst attack on each algorithm.
 //
 //	cd bench && go run ./windows          prints the tables
 //	cd bench && go run ./windows -write   writes them, and the figure, to docs/windows.md
 //
-// The windows are those of internal/algo, which has the arithmetic that Redis runs in
-// Lua. The log is the list of units admitted in the last period. Time is simulated and
-// the seed is fixed, so the output is always the same.
+// The windows are those of internal/algo, which has the arithmetic that Redis runs in Lua. The log is the list of units
+// admitted in the last period. Time is simulated and the seed is fixed, so the output is always the same.
 package main
 
 import (

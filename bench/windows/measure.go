@@ -10,8 +10,7 @@ import (
 // trail has the times of the units of the last period.
 type trail struct{ at []int64 }
 
-// count returns the number of units at now. Like a log, it drops units that are
-// a period old.
+// count returns the number of units at now. Like a log, it drops units that are a period old.
 func (t *trail) count(now int64) int64 {
 	for len(t.at) > 0 && now-t.at[0] >= minute {
 		t.at = t.at[1:]
@@ -21,8 +20,7 @@ func (t *trail) count(now int64) int64 {
 
 func (t *trail) add(now int64) { t.at = append(t.at, now) }
 
-// score counts wrong decisions, and measures the error of the estimates behind
-// them.
+// score counts wrong decisions, and measures the error of the estimates behind them.
 type score struct {
 	calls, admitted int64
 	over, farOver   int64   // admitted although the last period was full; by at least near units
@@ -61,9 +59,8 @@ func (s *score) note(allowed bool, estimate float64, before, now int64) {
 // offBy returns the mean relative error of the estimate after a call, in per cent.
 func (s score) offBy() float64 { return 100 * s.off / float64(s.calls) }
 
-// row has the scores of one kind of traffic, for each kind of window: as a
-// limiter, which counts the calls that it admits, and as a detector, which
-// counts every call.
+// row has the scores of one kind of traffic, for each kind of window: as a limiter, which counts the calls that it
+// admits, and as a detector, which counts every call.
 type row struct {
 	traffic
 	log      int64 // admitted by the log

@@ -41,8 +41,7 @@ func tables(rows []row) string {
 	return b.String()
 }
 
-// percent formats a share in per cent with three significant digits. It is "0" only if part
-// is 0.
+// percent formats a share in per cent with three significant digits. It is "0" only if part is 0.
 func percent(part, of int64) string {
 	p := 100 * float64(part) / float64(max(of, 1))
 	switch {

@@ -10,8 +10,7 @@ import (
 type traffic struct {
 	name, about string // about is empty for attackers, which the tables leave out
 	sources     int
-	// arrivals returns the times of one source's calls: µs, ascending, within
-	// span after from.
+	// arrivals returns the times of one source's calls: µs, ascending, within span after from.
 	arrivals func(r *rand.Rand, source int, from int64) []int64
 }
 
@@ -21,11 +20,10 @@ const (
 	second  = minute / 60
 )
 
-// traffics are the rows of the tables. Each source of the first four has its
-// own load, from a quarter of the limit to four times the limit, uniform on a
-// logarithmic scale. Only the attackers know where the windows begin: they send the
-// Rate in the last second of a window, then the Rate in the first second of the next,
-// or four times the Rate for a minute, and then nothing for a minute.
+// traffics are the rows of the tables. Each source of the first four has its own load, from a quarter of the limit to
+// four times the limit, uniform on a logarithmic scale. Only the attackers know where the windows begin: they send the
+// Rate in the last second of a window, then the Rate in the first second of the next, or four times the Rate for a
+// minute, and then nothing for a minute.
 var traffics = []traffic{
 	{"steady", "evenly, up to a tenth of a gap early or late", 100, steady},
 	{"Poisson", "each call independent of the others", 100, func(r *rand.Rand, _ int, from int64) []int64 { return poisson(r, load(r), from) }},

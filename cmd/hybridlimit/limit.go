@@ -211,7 +211,8 @@ func (l *limitCommand) ofKeys(ctx context.Context, h *hybrid.Hub, out *printer) 
 	return nil
 }
 
-// fits returns an error of type nothing if no process would apply a limit: none has the limiter, or all have another algorithm.
+// fits returns an error of type nothing if no process would apply a limit: none has the limiter, or all have another
+// algorithm.
 func (l *limitCommand) fits(ctx context.Context, to hybridlimit.Limit) error {
 	live, err := l.roll(ctx)
 	if err != nil {

@@ -44,7 +44,8 @@ func (r roll) limit(limiter string) (limit hybridlimit.Limit, ok bool) {
 	return limit, false
 }
 
-// limitsSaid describes the limits of a limiter: "100/s", or "100/s (2 processes), 200/s (1 processes)"; "" if none is known.
+// limitsSaid describes the limits of a limiter: "100/s", or "100/s (2 processes), 200/s (1 processes)"; "" if none is
+// known.
 func (r roll) limitsSaid(limiter string) string {
 	of := r.limits[limiter]
 	var parts []string
@@ -246,7 +247,8 @@ func (c *connection) deployments(ctx context.Context) (deployments, error) {
 	return d, err
 }
 
-// members adds the deployments of the groups of a directory. Groups that do not say their number of tags have that of names.
+// members adds the deployments of the groups of a directory. Groups that do not say their number of tags have that of
+// names.
 func (c *connection) members(ctx context.Context, names lua.Names, ids []string, d deployments) error {
 	for _, id := range ids {
 		text, err := c.textOf(ctx, names.GroupNames(id))

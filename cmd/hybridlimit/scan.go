@@ -216,7 +216,8 @@ const (
 	vanished            // the key no longer exists
 )
 
-// read reads the states of keys on one server, without the names of the rows. The keys are in many slots, so that each needs commands of its own.
+// read reads the states of keys on one server, without the names of the rows. The keys are in many slots, so that each
+// needs commands of its own.
 func read(ctx context.Context, node *redis.Client, keys []string) ([]row, error) {
 	if len(keys) == 0 {
 		return nil, nil

@@ -200,7 +200,8 @@ type target struct {
 // said returns the text of the key, or its digest.
 func (t target) said() string { return cmp.Or(t.key, t.digest) }
 
-// target returns the key that the flags name, and sets its limit if the flag -limit does not. A nil limit stays unknown.
+// target returns the key that the flags name, and sets its limit if the flag -limit does not. A nil limit stays
+// unknown.
 func (c *connection) target(ctx context.Context, key *which, w *walk, subject string, limit *limitFlag) (t target, err error) {
 	if key.digest != "" {
 		t, err = c.find(ctx, key.digest, w)

@@ -1,7 +1,6 @@
-// Cost limits calls whose cost is known only afterwards, such as those of a
-// language model that is paid by the token. It charges a prediction before the
-// call, and settles the difference after it. The program brings a stand-in for
-// Redis and needs only Go. settle.go has the interesting part.
+// Cost limits calls whose cost is known only afterwards, such as those of a language model that is paid by the token.
+// It charges a prediction before the call, and settles the difference after it. The program brings a stand-in for Redis
+// and needs only Go. settle.go has the interesting part.
 //
 //	go run ./examples/cost
 package main
@@ -44,8 +43,7 @@ func start(ctx context.Context, out io.Writer) error {
 // quota is 10 000 tokens an hour. All may be used at once.
 var quota = hybridlimit.PerHour(10_000)
 
-// play sends prompts until the quota is used, and then compares the remaining
-// quota with the real cost of the calls.
+// play sends prompts until the quota is used, and then compares the remaining quota with the real cost of the calls.
 func play(ctx context.Context, out io.Writer, rdb redis.UniversalClient) error {
 	limiter, err := hybrid.New(rdb, quota, hybrid.Config{Name: "tokens", MaxWait: time.Second})
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// meter is the part of a limiter that ask needs. The limiters of local, global
-// and hybrid have it.
+// meter is the part of a limiter that ask needs. The limiters of local, global and hybrid have it.
 type meter interface {
 	hybridlimit.Limiter
 	Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
@@ -22,9 +21,8 @@ type completer interface {
 	Complete(ctx context.Context, p prompt) (used int64, err error)
 }
 
-// ask charges the predicted cost, calls the model, and settles the difference.
-// A difference that could not be settled is an error, joined to that of the
-// call.
+// ask charges the predicted cost, calls the model, and settles the difference. A difference that could not be settled
+// is an error, joined to that of the call.
 func ask(ctx context.Context, limiter meter, user string, p prompt, model completer) (used int64, res hybridlimit.Result, err error) {
 	// All or nothing, before anything is spent. A prediction above the burst
 	// would always be denied: cap it if that can happen.
@@ -43,15 +41,13 @@ func ask(ctx context.Context, limiter meter, user string, p prompt, model comple
 	return used, res, err
 }
 
-// settle charges the additional use, or refunds the unused part, and returns
-// the remaining units.
+// settle charges the additional use, or refunds the unused part, and returns the remaining units.
 func settle(ctx context.Context, limiter meter, user string, more, left int64) (int64, error) {
 	var res hybridlimit.Result
 	var err error
 	switch {
 	case more > 0:
-		// Charge never denies. The level may become negative, and then later
-		// calls wait until it is paid.
+		// Charge never denies. The level may become negative, and then later calls wait until it is paid.
 		res, err = limiter.Charge(ctx, user, more)
 	case more < 0:
 		res, err = limiter.Refund(ctx, user, -more)

@@ -1,7 +1,6 @@
-// Grpc is a gRPC server with limits per client address and for one costly method,
-// and three clients: one that is denied, one that waits as the server asks, and one
-// that leaves the retries to gRPC. The program brings a stand-in for Redis and needs
-// only Go. The limits are in server.go.
+// Grpc is a gRPC server with limits per client address and for one costly method, and three clients: one that is
+// denied, one that waits as the server asks, and one that leaves the retries to gRPC. The program brings a stand-in for
+// Redis and needs only Go. The limits are in server.go.
 //
 //	go run .                         calls itself, prints the results, and ends
 //	go run . -redis localhost:6379   uses that Redis

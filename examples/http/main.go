@@ -1,7 +1,6 @@
-// Http is a service with three tiers and several limits: for anonymous callers by
-// address, for free and pro callers by API key, for a costly route, and for the
-// whole service. The program brings a stand-in for Redis and needs only Go. The
-// limits are in service.go.
+// Http is a service with three tiers and several limits: for anonymous callers by address, for free and pro callers by
+// API key, for a costly route, and for the whole service. The program brings a stand-in for Redis and needs only Go.
+// The limits are in service.go.
 //
 //	go run ./examples/http          calls itself, prints the results, and ends
 //	go run ./examples/http -serve   serves on localhost:8080, for curl
@@ -85,8 +84,7 @@ func serve(ctx context.Context, out io.Writer, handler http.Handler) error {
 	return nil
 }
 
-// play sends the requests of each caller, and prints the number of served requests
-// and the last response.
+// play sends the requests of each caller, and prints the number of served requests and the last response.
 func play(out io.Writer, handler http.Handler) error {
 	for _, c := range []struct {
 		who, path, addr, key string

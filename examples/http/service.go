@@ -38,14 +38,12 @@ func newService(hub *hybrid.Hub) (http.Handler, error) {
 	who := func(wanted string) func(*http.Request) bool {
 		return func(r *http.Request) bool { return plan(r) == wanted }
 	}
-	// Callers can make up any number of unchecked keys. So only existing keys
-	// have limits of their own.
+	// Callers can make up any number of unchecked keys. So only existing keys have limits of their own.
 	apiKey := httplimit.When(func(r *http.Request) bool { return plan(r) != "" }, httplimit.APIKey("X-Api-Key", ""))
 	// Behind your own proxies, use httplimit.ClientIP with their networks.
 	address := httplimit.PeerIP()
 
-	// All limits that apply to a request are asked at once. If one of them
-	// denies, none is charged.
+	// All limits that apply to a request are asked at once. If one of them denies, none is charged.
 	tiers, err := httplimit.New(
 		httplimit.Config{Skip: func(r *http.Request) bool { return r.URL.Path == "/healthz" }},
 		httplimit.Limit{Limiter: service, Key: httplimit.Everyone()},

@@ -1,6 +1,5 @@
-// Limits shows a limit that changes while the program runs: it comes from a file. The
-// program brings a stand-in for Redis, writes the file, changes it four times, and
-// prints how many calls are admitted. It needs only Go.
+// Limits shows a limit that changes while the program runs: it comes from a file. The program brings a stand-in for
+// Redis, writes the file, changes it four times, and prints how many calls are admitted. It needs only Go.
 //
 //	go run ./examples/limits
 package main
@@ -137,8 +136,7 @@ func await(limits *limitfile.Set, text string) {
 	}
 }
 
-// replace writes a new file and renames it over the old one, so that no reader sees a
-// part of it.
+// replace writes a new file and renames it over the old one, so that no reader sees a part of it.
 func replace(path, text string) error {
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
 		return err

@@ -143,8 +143,7 @@ func (c *card) class(name string) *callClass {
 	return nil
 }
 
-// ForClass replaces the method of the embedded limiter, whose results the card would
-// not hear.
+// ForClass replaces the method of the embedded limiter, whose results the card would not hear.
 func (o *overheard) ForClass(name string) hybridlimit.Limiter {
 	view := o.Limiter.ForClass(name)
 	for _, class := range o.card.classes {

@@ -3,11 +3,9 @@
 //
 //	go run ./examples/quickstart
 //
-// The program starts itself again for each process: miniredis (a Redis written
-// in Go) and four workers. The run has three phases of five seconds: with Redis,
-// without it, and with a new, empty one. At the end it prints a picture, and the
-// largest excess of the fleet over the limit in each phase. The exit status is 1
-// if an excess is above its bound.
+// The program starts itself again for each process: miniredis (a Redis written in Go) and four workers. The run has
+// three phases of five seconds: with Redis, without it, and with a new, empty one. At the end it prints a picture, and
+// the largest excess of the fleet over the limit in each phase. The exit status is 1 if an excess is above its bound.
 package main
 
 import (
@@ -44,8 +42,7 @@ const (
 	credit    = 8        // units that a process may admit before Redis knows: 5 % of the burst / 3
 )
 
-// newLimiter is all that an application needs of the library. Each process
-// makes the same limiter.
+// newLimiter is all that an application needs of the library. Each process makes the same limiter.
 func newLimiter(rdb redis.UniversalClient, log *slog.Logger) (*hybrid.Limiter, error) {
 	return hybrid.New(rdb, hybridlimit.TokenBucket(rate, time.Second, burst), hybrid.Config{
 		Name: "requests",
@@ -111,11 +108,10 @@ type verdict struct {
 	problem       string
 }
 
-// judge compares the run with the guarantee. With Redis, the excess is at most
-// the credit of all processes but one. An empty Redis gives no new quota, so
-// intervals that end in the last phase may begin in the first. Without Redis
-// each process has its share of the limit, so there is no excess. One call of
-// each process may have been decided before the interval in which it returned.
+// judge compares the run with the guarantee. With Redis, the excess is at most the credit of all processes but one. An
+// empty Redis gives no new quota, so intervals that end in the last phase may begin in the first. Without Redis each
+// process has its share of the limit, so there is no excess. One call of each process may have been decided before the
+// interval in which it returned.
 func (r *run) judge() []verdict {
 	const late, end = processes, time.Hour
 	return []verdict{
@@ -125,9 +121,8 @@ func (r *run) judge() []verdict {
 	}
 }
 
-// measure finds the excess over all intervals that end in a phase. A bucket that
-// may go into debt shows it: its deepest debt is the largest number of units
-// beyond burst + rate·t.
+// measure finds the excess over all intervals that end in a phase. A bucket that may go into debt shows it: its deepest
+// debt is the largest number of units beyond burst + rate·t.
 func (r *run) measure(phase string, alone bool, from, to time.Duration, bound float64) verdict {
 	v := verdict{phase: phase, bound: bound}
 	level, last, seen := float64(burst), time.Duration(0), map[int]bool{}
@@ -149,8 +144,7 @@ func (r *run) measure(phase string, alone bool, from, to time.Duration, bound fl
 	return v
 }
 
-// picture draws the admitted units as bars. A row is a quarter of the rate. Bars end
-// at twice the rate.
+// picture draws the admitted units as bars. A row is a quarter of the rate. Bars end at twice the rate.
 func (r *run) picture() string {
 	const columns, rows = 60, 8
 	column := 3 * r.phase / columns

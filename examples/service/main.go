@@ -1,6 +1,6 @@
-// Service is an HTTP service with two limits on a request and one on the requests that run,
-// limits from a file, metrics for Prometheus, and a clean stop. docs/getting-started.md explains it; compose.yaml runs three replicas of it
-// with Redis, Prometheus and Grafana.
+// Service is an HTTP service with two limits on a request and one on the requests that run, limits from a file, metrics
+// for Prometheus, and a clean stop. docs/getting-started.md explains it; compose.yaml runs three replicas of it with
+// Redis, Prometheus and Grafana.
 package main
 
 import (

@@ -21,8 +21,7 @@ type dependency struct {
 
 func newDependency() *dependency { return &dependency{pool: make(chan struct{}, poolSize)} }
 
-// call makes a call that takes some times as long as a normal one, or returns the
-// error of ctx if that has ended.
+// call makes a call that takes some times as long as a normal one, or returns the error of ctx if that has ended.
 func (d *dependency) call(ctx context.Context, times time.Duration) error {
 	select {
 	case d.pool <- struct{}{}:

@@ -12,8 +12,7 @@ import (
 // patience is the time after which a client leaves.
 const patience = 1500 * time.Millisecond
 
-// source is a part of the load: requests that are sent at fixed times, by some users
-// in turn.
+// source is a part of the load: requests that are sent at fixed times, by some users in turn.
 type source struct {
 	name   string // of its row in the table
 	route  string
@@ -30,8 +29,7 @@ type phase struct {
 	sources []source
 }
 
-// The load of a normal day: 20 users, each with five listings a second, and a
-// payment now and then.
+// The load of a normal day: 20 users, each with five listings a second, and a payment now and then.
 var (
 	payments = source{"payments", payment, "user", 20, time.Second / 10, 1}
 	listings = source{"listings", listing, "user", 20, time.Second / 100, 1}
@@ -81,8 +79,7 @@ type subject struct {
 	on      *dependency
 }
 
-// run plays a phase for some time on all subjects at once, and returns a row for
-// each of its sources, by subject.
+// run plays a phase for some time on all subjects at once, and returns a row for each of its sources, by subject.
 func (p phase) run(ctx context.Context, subjects []subject, lasts time.Duration) [][]tally {
 	rows := make([][]tally, len(subjects))
 	var all sync.WaitGroup
@@ -133,8 +130,7 @@ func (t *tally) count(status int) {
 	}
 }
 
-// send sends a request of a user, and returns the status of the response. The client
-// leaves after its patience.
+// send sends a request of a user, and returns the status of the response. The client leaves after its patience.
 func send(ctx context.Context, h http.Handler, route, user string) int {
 	ctx, leave := context.WithTimeout(ctx, patience)
 	defer leave()

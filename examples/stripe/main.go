@@ -1,7 +1,6 @@
-// Stripe is a service behind four limiters: a rate limit per user, a critical
-// reserve for payments, a limit of concurrent requests, and a shedder. A load shows each of them at work, and the
-// same service without them beside it. The program brings a stand-in for Redis and
-// needs only Go. The limiters are in service.go, and the load in load.go.
+// Stripe is a service behind four limiters: a rate limit per user, a critical reserve for payments, a limit of
+// concurrent requests, and a shedder. A load shows each of them at work, and the same service without them beside it.
+// The program brings a stand-in for Redis and needs only Go. The limiters are in service.go, and the load in load.go.
 //
 //	go run .
 package main
@@ -54,9 +53,8 @@ func start(ctx context.Context, out io.Writer, lasts time.Duration) error {
 // names of the subjects, in their order in the results.
 var names = []string{"with the limiters", "without"}
 
-// play runs all phases on a service with the limiters and on one without, at the
-// same time. The results are by phase, subject and source. alone is the number of
-// decisions without Redis.
+// play runs all phases on a service with the limiters and on one without, at the same time. The results are by phase,
+// subject and source. alone is the number of decisions without Redis.
 func play(ctx context.Context, rdb redis.UniversalClient, class func(route string) string, lasts time.Duration) (results [][][]tally, alone int64, err error) {
 	hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{
 		Logger: quiet,

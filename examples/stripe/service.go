@@ -13,8 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/shed"
 )
 
-// The classes of requests, the most important first. The limit of the service and
-// the shedder know both.
+// The classes of requests, the most important first. The limit of the service and the shedder know both.
 const (
 	critical = hybrid.ClassCritical // payments
 	rest     = "rest"               // all else
@@ -34,8 +33,7 @@ const (
 	report  = "GET /reports" // keeps the dependency busy for long
 )
 
-// classOf returns the class of a route. A client cannot make up its class, as it could
-// if the class were in a header.
+// classOf returns the class of a route. A client cannot make up its class, as it could if the class were in a header.
 func classOf(route string) string {
 	if route == payment {
 		return critical
@@ -43,8 +41,7 @@ func classOf(route string) string {
 	return rest
 }
 
-// newService returns the service without a limiter. All endpoints need the
-// dependency.
+// newService returns the service without a limiter. All endpoints need the dependency.
 func newService(d *dependency) *http.ServeMux {
 	mux := http.NewServeMux()
 	for route, calls := range map[string]time.Duration{payment: 1, listing: 1, report: 13} {
@@ -87,8 +84,7 @@ func newLimits(hub *hybrid.Hub) (l limits, err error) {
 	return l, err
 }
 
-// alone returns the number of decisions that were made without Redis, because it did
-// not answer in time.
+// alone returns the number of decisions that were made without Redis, because it did not answer in time.
 func (l limits) alone() int64 {
 	n := int64(0)
 	for _, of := range []hybridlimit.Limiter{l.perUser, l.service, l.service.ForClass(rest)} {
@@ -98,10 +94,9 @@ func (l limits) alone() int64 {
 	return n
 }
 
-// protect puts the limiters in front of the service, the cheapest first. Payments and
-// listings pass the reserve and the shedder. Reports pass the limit of concurrent
-// requests instead: they are long, so to the shedder they would look like a slow
-// dependency.
+// protect puts the limiters in front of the service, the cheapest first. Payments and listings pass the reserve and the
+// shedder. Reports pass the limit of concurrent requests instead: they are long, so to the shedder they would look like
+// a slow dependency.
 func protect(l limits, shedder hybridlimit.Shedder, class func(route string) string, mux *http.ServeMux) (http.Handler, error) {
 	rate, err := httplimit.New(httplimit.Config{NoKey: http.StatusUnauthorized},
 		httplimit.Limit{Limiter: l.perUser, Key: httplimit.User("", user)})
@@ -132,8 +127,7 @@ func protect(l limits, shedder hybridlimit.Shedder, class func(route string) str
 	return all, nil
 }
 
-// newShedder returns the shedder: a slow dependency must not fill its pool with
-// listings.
+// newShedder returns the shedder: a slow dependency must not fill its pool with listings.
 func newShedder() (*shed.Shedder, error) {
 	return shed.New(shed.Config{
 		Classes: []string{critical, rest},

@@ -1,6 +1,5 @@
-// Worker shapes outbound calls: several workers share the limit of a partner's
-// API, and wait for their turn instead of being refused. The program brings a
-// stand-in for Redis and for the partner, and needs only Go. worker.go has the
+// Worker shapes outbound calls: several workers share the limit of a partner's API, and wait for their turn instead of
+// being refused. The program brings a stand-in for Redis and for the partner, and needs only Go. worker.go has the
 // interesting part.
 //
 //	go run ./examples/worker
@@ -53,8 +52,7 @@ const (
 // The partner allows 20 calls a second, and a burst of 10.
 var (
 	allowed = hybridlimit.TokenBucket(20, time.Second, 10)
-	// pace is our own limit: evenly spaced calls, with room for all waiting
-	// callers.
+	// pace is our own limit: evenly spaced calls, with room for all waiting callers.
 	pace = hybridlimit.LeakyQueue(20, time.Second, 1000)
 )
 

@@ -16,8 +16,7 @@ type caller interface {
 	Call(ctx context.Context) error
 }
 
-// waiter is the part of a limiter that a worker needs. The limiters of local,
-// global and hybrid have it.
+// waiter is the part of a limiter that a worker needs. The limiters of local, global and hybrid have it.
 type waiter interface {
 	Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
 }
@@ -39,8 +38,7 @@ func work(ctx context.Context, jobs <-chan int, limiter waiter, api caller) erro
 	return nil
 }
 
-// runProcess is one process of the fleet. It has a limiter, which all processes
-// share through Redis, and its workers.
+// runProcess is one process of the fleet. It has a limiter, which all processes share through Redis, and its workers.
 func runProcess(ctx context.Context, rdb redis.UniversalClient, api caller, shaped bool) (err error) {
 	var limiter waiter
 	if shaped {

@@ -1,21 +1,16 @@
-// Package debug shows the state of a hub over HTTP. It lists the hub's limiters. For
-// a key, it shows the decision on the next call and the reason for it, in one
-// sentence for people on call.
+// Package debug shows the state of a hub over HTTP. It lists the hub's limiters. For a key, it shows the decision on
+// the next call and the reason for it, in one sentence for people on call.
 //
-// The handler shows keys, which may identify people, and figures that help to evade
-// a limit. It has no authentication. Serve it on a separate port of the loopback
-// address, or behind your own authentication.
+// The handler shows keys, which may identify people, and figures that help to evade a limit. It has no authentication.
+// Serve it on a separate port of the loopback address, or behind your own authentication.
 //
-// The handler changes nothing. It asks Redis only on request, with three messages
-// per request.
+// The handler changes nothing. It asks Redis only on request, with three messages per request.
 //
-// A page of another site cannot read the handler through the browser of a permitted
-// user. The handler sends no CORS headers. It answers only requests for an IP
-// address, localhost, or a host passed to Handler: another site could let its own
-// name point to the loopback address.
+// A page of another site cannot read the handler through the browser of a permitted user. The handler sends no CORS
+// headers. It answers only requests for an IP address, localhost, or a host passed to Handler: another site could let
+// its own name point to the loopback address.
 //
-// The key is part of the URL and so appears in the access logs of proxies. With
-// POST, the key is in the form instead.
+// The key is part of the URL and so appears in the access logs of proxies. With POST, the key is in the form instead.
 package debug
 
 import (
@@ -34,14 +29,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// maxForm bounds the body of a POST: a key of 64 KiB with each byte as "%xx", and
-// 4 KiB for the other parameters.
+// maxForm bounds the body of a POST: a key of 64 KiB with each byte as "%xx", and 4 KiB for the other parameters.
 const maxForm = 3*64<<10 + 4<<10
 
-// Handler returns a handler that shows a hub. hosts are the names for which it
-// answers besides localhost and IP addresses, such as "limits.internal". Handler
-// panics if hub is nil. Without parameters the answer lists the limiters. The
-// parameters are
+// Handler returns a handler that shows a hub. hosts are the names for which it answers besides localhost and IP
+// addresses, such as "limits.internal". Handler panics if hub is nil. Without parameters the answer lists the limiters.
+// The parameters are
 //
 //	limiter=name   one limiter; required with key if the hub has several
 //	key=text       the state of a key in this process
@@ -50,9 +43,8 @@ const maxForm = 3*64<<10 + 4<<10
 //	redis=1        also the state of the key in Redis now
 //	format=json    JSON instead of text, as with "Accept: application/json"
 //
-// Other keys of package clientkey have the text that "hybridlimit key" prints, such as
-// key=apikey:... for an API key, which belongs into no URL. An answer for a key that the
-// process does not know says so.
+// Other keys of package clientkey have the text that "hybridlimit key" prints, such as key=apikey:... for an API key,
+// which belongs into no URL. An answer for a key that the process does not know says so.
 //
 // Answers are never cached. The statuses of errors are
 //
@@ -89,8 +81,7 @@ func (h handler) welcome(host string) bool {
 	return h.hosts[host] || strings.HasSuffix(host, ".localhost")
 }
 
-// plain returns the form of a host that is compared: without a port, and in lower
-// case.
+// plain returns the form of a host that is compared: without a port, and in lower case.
 func plain(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

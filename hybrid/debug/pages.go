@@ -46,8 +46,7 @@ type entry struct {
 	Resynced int64            `json:"resynced"`
 }
 
-// listing returns the page. Its cost grows with the keys in memory: it calls
-// hybrid.Limiter.Stats.
+// listing returns the page. Its cost grows with the keys in memory: it calls hybrid.Limiter.Stats.
 func listing(h *hybrid.Hub, limiters []*hybrid.Limiter) page {
 	s := h.Stats()
 	p := page{Breaker: s.Breaker.String(), Messages: s.Messages, Ops: s.Ops, Failures: s.Failures, Behind: s.Behind, SyncMean: s.SyncMean().Seconds(), Limiters: []entry{}}

@@ -1,5 +1,5 @@
-// Package census counts the processes of a fleet, as one process knows them from the answers to its heartbeats. It reads no
-// clock: times are ns of the caller's monotonic clock.
+// Package census counts the processes of a fleet, as one process knows them from the answers to its heartbeats. It
+// reads no clock: times are ns of the caller's monotonic clock.
 package census
 
 import (
@@ -12,17 +12,18 @@ import (
 const (
 	Every  = time.Second     // between two beats of a process
 	Expiry = 3 * time.Second // of a beat in Redis
-	// Stale is the age at which the count from a process's own beat is no longer valid. It is also the time for which a new
-	// process gives no credit. A process that gives credit has sent a beat within this time, so its count includes all other
-	// processes.
+	// Stale is the age at which the count from a process's own beat is no longer valid. It is also the time for which a
+	// new process gives no credit. A process that gives credit has sent a beat within this time, so its count includes
+	// all other processes.
 	Stale = Every + Every/2
-	// Kept is the number of counts that must agree that the fleet has shrunk. After a wipe, Redis first counts one process, and
-	// the others within a beat. With that count as N, each process would have the credit and the share of the whole fleet.
+	// Kept is the number of counts that must agree that the fleet has shrunk. After a wipe, Redis first counts one
+	// process, and the others within a beat. With that count as N, each process would have the credit and the share of
+	// the whole fleet.
 	Kept = 3
 )
 
-// Census is the count of one fleet. One goroutine may call Counted; any goroutine may call the other methods. The zero Census
-// has counted nothing.
+// Census is the count of one fleet. One goroutine may call Counted; any goroutine may call the other methods. The zero
+// Census has counted nothing.
 type Census struct {
 	Hint    int64 // the least N before the second answered beat; 0: 1
 	Classes int64 // of the limiter in this process; 0: 1
@@ -38,12 +39,12 @@ type Census struct {
 	began  int64       // ns; the time at which the beat of the last of them was sent
 }
 
-// apart is the least time between two counts. A beat that is sent sooner belongs to the count before: the processes of a wiped
-// Redis need a beat each until all are counted again.
+// apart is the least time between two counts. A beat that is sent sooner belongs to the count before: the processes of
+// a wiped Redis need a beat each until all are counted again.
 const apart = Every * 9 / 10
 
-// Counted notes the answer to a beat that was sent at sent: n processes are live. accounts is their number with each process
-// counted once for each of its classes.
+// Counted notes the answer to a beat that was sent at sent: n processes are live. accounts is their number with each
+// process counted once for each of its classes.
 func (c *Census) Counted(n, accounts, sent, now int64) {
 	if c.beats.Load() == 0 || sent-c.last.Load() > int64(Stale) {
 		c.first.Store(now) // other processes may have joined and left in the gap
@@ -75,8 +76,8 @@ func (c *Census) Size() int64 {
 	return n
 }
 
-// Accounts returns the number of accounts that a key may have in the fleet: the processes, each counted once for each of its
-// classes. Until the second answered beat, all processes count with the classes of this one.
+// Accounts returns the number of accounts that a key may have in the fleet: the processes, each counted once for each
+// of its classes. Until the second answered beat, all processes count with the classes of this one.
 func (c *Census) Accounts() int64 {
 	n := c.Size()
 	if c.beats.Load() < 2 {

@@ -22,12 +22,10 @@ type Breaker struct {
 	engine *gobreaker.TwoStepCircuitBreaker[struct{}]
 	noted  gobreaker.State // the engine's state after its last change
 
-	// generation grows with every change of state. The result of a call from an
-	// earlier generation is out of date.
+	// generation grows with every change of state. The result of a call from an earlier generation is out of date.
 	generation uint64
-	// failures is the number of failed calls in a row. gobreaker's own count
-	// drops failures older than its window: a process that calls Redis once in
-	// five seconds, and fails each time, would never count three.
+	// failures is the number of failed calls in a row. gobreaker's own count drops failures older than its window: a
+	// process that calls Redis once in five seconds, and fails each time, would never count three.
 	failures int
 	shortest time.Duration // of a successful call: see patient; 0: there was none
 	retryAt  time.Time     // Open: from then on, a Begin may be the probe
@@ -56,21 +54,18 @@ func New(cfg breaker.Config) (*Breaker, error) {
 	return b, nil
 }
 
-// State returns the current state. Closed means that decisions may rely on
-// Redis. It costs one atomic load. An Open breaker whose time is over stays Open
-// until the next Begin makes it HalfOpen.
+// State returns the current state. Closed means that decisions may rely on Redis. It costs one atomic load. An Open
+// breaker whose time is over stays Open until the next Begin makes it HalfOpen.
 func (b *Breaker) State() breaker.State { return breaker.State(b.state.Load()) }
 
 // Begin reports whether to call Redis now. True: call Redis, then End exactly
 // once. False: do not call Redis. The Call is then zero and needs no End.
 //
-// A half-open breaker permits one call at a time, the probe. A probe without an
-// End after max(OpenFor, 10·SlowCall) counts as lost, and the next Begin becomes
-// the probe in its place.
+// A half-open breaker permits one call at a time, the probe. A probe without an End after max(OpenFor, 10·SlowCall)
+// counts as lost, and the next Begin becomes the probe in its place.
 //
-// Begin allocates once when it returns true: 48 bytes, for a closure of
-// gobreaker. That is little beside the message to Redis that follows. It
-// allocates nothing when it returns false.
+// Begin allocates once when it returns true: 48 bytes, for a closure of gobreaker. That is little beside the message to
+// Redis that follows. It allocates nothing when it returns false.
 func (b *Breaker) Begin() (Call, bool) {
 	b.mu.Lock()
 	defer b.release()
@@ -117,9 +112,8 @@ func (b *Breaker) RetryNow() {
 	}
 }
 
-// RetryIn returns the time until a Begin may return true: 0 when it may now.
-// While a probe is in flight, it is the time until that probe counts as lost.
-// The probe may end earlier.
+// RetryIn returns the time until a Begin may return true: 0 when it may now. While a probe is in flight, it is the time
+// until that probe counts as lost. The probe may end earlier.
 func (b *Breaker) RetryIn() time.Duration {
 	if b.State() == breaker.Closed {
 		return 0

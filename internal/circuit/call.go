@@ -15,16 +15,13 @@ type Call struct {
 	done       func(error)
 }
 
-// End reports the duration and the error of a call. Call it exactly once, from
-// any goroutine. A call that took longer than SlowCall (see patient) counts as failed with any
-// error: also one that its caller cancelled, since it had waited in vain that
-// long. Otherwise [Classify] decides.
+// End reports the duration and the error of a call. Call it exactly once, from any goroutine. A call that took longer
+// than SlowCall (see patient) counts as failed with any error: also one that its caller cancelled, since it had waited
+// in vain that long. Otherwise [Classify] decides.
 //
-// End drops the result if the breaker has changed its state since the call
-// began: the result describes an earlier state of Redis. A lost probe may still
-// end while the breaker is half-open. Its success closes the breaker: where
-// SlowCall is off, a healthy Redis may take longer than patience. Its failure
-// changes nothing, since it was already assumed.
+// End drops the result if the breaker has changed its state since the call began: the result describes an earlier state
+// of Redis. A lost probe may still end while the breaker is half-open. Its success closes the breaker: where SlowCall
+// is off, a healthy Redis may take longer than patience. Its failure changes nothing, since it was already assumed.
 //
 // End of the zero Call does nothing.
 func (c Call) End(took time.Duration, err error) {
@@ -62,13 +59,13 @@ func (c Call) End(took time.Duration, err error) {
 	b.settle(err)
 }
 
-// extra is the number of round trips that a call may take beside its own: a new connection takes two, and a script that Redis does
-// not have yet takes one.
+// extra is the number of round trips that a call may take beside its own: a new connection takes two, and a script that
+// Redis does not have yet takes one.
 const extra = 3
 
-// patient returns the longest duration of a call that is not slow, and notes the shortest one of a successful call. A Redis that is
-// far away, but answers within SlowCall, may take the extra round trips. The shortest duration grows by a thousandth of the
-// difference to each other one, so that it follows a Redis that moves away. The caller holds b.mu.
+// patient returns the longest duration of a call that is not slow, and notes the shortest one of a successful call. A
+// Redis that is far away, but answers within SlowCall, may take the extra round trips. The shortest duration grows by a
+// thousandth of the difference to each other one, so that it follows a Redis that moves away. The caller holds b.mu.
 func (b *Breaker) patient(class Class, took time.Duration) time.Duration {
 	most := b.cfg.SlowCall
 	if b.shortest > 0 && b.shortest <= most {

@@ -9,9 +9,8 @@ func (b *Breaker) note(c breaker.Change) {
 	}
 }
 
-// release unlocks b.mu and delivers the queued changes. If another call of
-// release is delivering, in this goroutine or another, that call delivers them.
-// Waiting for it instead would amount to a lock held during a callback.
+// release unlocks b.mu and delivers the queued changes. If another call of release is delivering, in this goroutine or
+// another, that call delivers them. Waiting for it instead would amount to a lock held during a callback.
 func (b *Breaker) release() {
 	if len(b.untold) == 0 || b.telling {
 		b.mu.Unlock()
@@ -20,9 +19,8 @@ func (b *Breaker) release() {
 	b.tell()
 }
 
-// tell delivers the queued changes. The caller holds b.mu, and tell unlocks it.
-// The defers restore the lock and the flag when OnChange panics or calls
-// runtime.Goexit. The next release then delivers the rest of the queue.
+// tell delivers the queued changes. The caller holds b.mu, and tell unlocks it. The defers restore the lock and the
+// flag when OnChange panics or calls runtime.Goexit. The next release then delivers the rest of the queue.
 func (b *Breaker) tell() {
 	b.telling = true
 	defer func() {

@@ -34,11 +34,9 @@ func (c Class) String() string {
 	return fmt.Sprintf("Class(%d)", uint8(c))
 }
 
-// ignored has the error replies of a healthy Redis: it needs the script, another
-// node or a retry. Every other error reply is a failure. The opposite, a list of
-// failures, would grow with each version of each server that speaks the
-// protocol. A missing entry would make the limiter wait for a Redis that cannot
-// serve.
+// ignored has the error replies of a healthy Redis: it needs the script, another node or a retry. Every other error
+// reply is a failure. The opposite, a list of failures, would grow with each version of each server that speaks the
+// protocol. A missing entry would make the limiter wait for a Redis that cannot serve.
 var ignored = [...]string{
 	"NOSCRIPT ",
 	"Function not found", // the NOSCRIPT of FCALL, sent as "ERR Function not found"
@@ -61,8 +59,7 @@ var ignored = [...]string{
 // If an error wraps several, a deadline decides first, then a cancellation,
 // then the first error that is a reply of Redis.
 //
-// Classify does not see durations: a slow success is a Success here and a
-// failure to [Call.End].
+// Classify does not see durations: a slow success is a Success here and a failure to [Call.End].
 func Classify(err error) Class {
 	if err == nil {
 		return Success
@@ -70,8 +67,7 @@ func Classify(err error) Class {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return Failure
 	}
-	// A cancelled dial is a *net.OpError that wraps context.Canceled, so this
-	// comes before the rest.
+	// A cancelled dial is a *net.OpError that wraps context.Canceled, so this comes before the rest.
 	if errors.Is(err, context.Canceled) {
 		return Ignored
 	}

@@ -11,8 +11,7 @@ import (
 // value, and keeps 1.5·OpenFor and 10·SlowCall from overflowing.
 const maxDuration = 24 * time.Hour
 
-// minDuration is the shortest Window and OpenFor accepted. Clocks and schedulers
-// do not keep shorter ones.
+// minDuration is the shortest Window and OpenFor accepted. Clocks and schedulers do not keep shorter ones.
 const minDuration = time.Millisecond
 
 // withDefaults returns c with its zero fields set to their defaults.
@@ -61,11 +60,9 @@ func Violations(c breaker.Config, prefix string) hybridlimit.Violations {
 	return bad
 }
 
-// patience returns the time after which a probe without an End counts as lost
-// and another may take its place: max(OpenFor, 10·SlowCall). A failed probe is
-// followed by another after OpenFor on average, so Redis gets no more probes
-// than from an open breaker. A probe that has taken ten times SlowCall can only
-// fail.
+// patience returns the time after which a probe without an End counts as lost and another may take its place:
+// max(OpenFor, 10·SlowCall). A failed probe is followed by another after OpenFor on average, so Redis gets no more
+// probes than from an open breaker. A probe that has taken ten times SlowCall can only fail.
 func patience(c breaker.Config) time.Duration {
 	if c.SlowCall < 0 {
 		return c.OpenFor

@@ -77,8 +77,7 @@ func (a Address) Checked(pkg string) (Address, error) {
 	return a, nil
 }
 
-// Reads reports whether Key uses the lines of Header for a peer. A peer without an
-// address is invalid.
+// Reads reports whether Key uses the lines of Header for a peer. A peer without an address is invalid.
 func (a *Address) Reads(peer netip.Addr) bool {
 	if !peer.IsValid() {
 		return a.TrustUnix
@@ -95,8 +94,7 @@ func (a *Address) Key(peer netip.Addr, lines []string) string {
 	return a.keyOf(peer)
 }
 
-// PeerAddr returns the address in the text of a peer, with or without a port. It is
-// invalid if there is none.
+// PeerAddr returns the address in the text of a peer, with or without a port. It is invalid if there is none.
 func PeerAddr(text string) netip.Addr {
 	if ap, err := netip.ParseAddrPort(text); err == nil {
 		return ap.Addr()
@@ -109,10 +107,9 @@ func PeerAddr(text string) netip.Addr {
 // and without a zone, which has a meaning on one host only.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// client reads the header's lines from their end. addr is the host that wrote the
-// next entry; the first is the peer. If a trusted proxy wrote an entry that is not
-// an address, that proxy is the client, because nothing else is known. The same
-// holds if the bounds on bytes or entries end the reading.
+// client reads the header's lines from their end. addr is the host that wrote the next entry; the first is the peer. If
+// a trusted proxy wrote an entry that is not an address, that proxy is the client, because nothing else is known. The
+// same holds if the bounds on bytes or entries end the reading.
 func (a *Address) client(addr netip.Addr, lines []string) netip.Addr {
 	next := lastHop
 	if a.Header == Forwarded {
@@ -159,8 +156,7 @@ func (a *Address) trusts(addr netip.Addr) bool {
 	return false
 }
 
-// keyOf returns the key of an address: its network, or the network of the IPv4
-// address that it stands for.
+// keyOf returns the key of an address: its network, or the network of the IPv4 address that it stands for.
 func (a *Address) keyOf(addr netip.Addr) string {
 	if v4, ok := embedded(addr, a.NAT64); ok {
 		addr = v4

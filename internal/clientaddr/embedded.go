@@ -32,8 +32,7 @@ func embedded(addr netip.Addr, translators []netip.Prefix) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// translated returns the IPv4 address after a prefix of RFC 6052, section 2.2. The
-// address skips byte 8.
+// translated returns the IPv4 address after a prefix of RFC 6052, section 2.2. The address skips byte 8.
 func translated(addr netip.Addr, bits int) netip.Addr {
 	b := addr.As16()
 	var v4 [4]byte

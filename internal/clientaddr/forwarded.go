@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// lastHop splits the last entry off a line of X-Forwarded-For. hop is invalid if
-// the entry is not an address.
+// lastHop splits the last entry off a line of X-Forwarded-For. hop is invalid if the entry is not an address.
 func lastHop(line string) (rest string, hop netip.Addr) {
 	entry := line
 	if i := strings.LastIndexByte(line, ','); i >= 0 {
@@ -45,9 +44,8 @@ func lastElement(line string) (rest string, hop netip.Addr) {
 	return rest, hop
 }
 
-// splitLast scans from the end. It returns the position of the comma before the
-// last element, or -1, and the positions of that element's semicolons in reverse
-// order. Characters in quotation marks do not count.
+// splitLast scans from the end. It returns the position of the comma before the last element, or -1, and the positions
+// of that element's semicolons in reverse order. Characters in quotation marks do not count.
 func splitLast(line string) (comma int, semicolons []int) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
@@ -67,8 +65,7 @@ func splitLast(line string) (comma int, semicolons []int) {
 	return -1, semicolons
 }
 
-// escaped reports whether an odd number of backslashes precedes the character at
-// i.
+// escaped reports whether an odd number of backslashes precedes the character at i.
 func escaped(s string, i int) bool {
 	odd := false
 	for i--; i >= 0 && s[i] == '\\'; i-- {
@@ -77,8 +74,7 @@ func escaped(s string, i int) bool {
 	return odd
 }
 
-// node reads a node of Forwarded. It is invalid for "unknown" and for an obfuscated
-// node.
+// node reads a node of Forwarded. It is invalid for "unknown" and for an obfuscated node.
 func node(s string) netip.Addr {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = s[1 : len(s)-1]

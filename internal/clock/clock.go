@@ -34,7 +34,8 @@ type Clock struct {
 	start time.Time
 	aged  func() // see Age; may be nil
 
-	// epoch is the one of the last tick; 0: there is no ticker, so that calls read the time. It is written with mu held.
+	// epoch is the one of the last tick; 0: there is no ticker, so that calls read the time. It is written with mu
+	// held.
 	epoch atomic.Uint64
 	added atomic.Uint64 // epochs that Void added; written with mu held
 	rough atomic.Int64  // ns at the last tick

@@ -20,8 +20,8 @@ type share struct {
 // at returns a time for rate.Limiter. Only differences of these times matter.
 func at(now int64) time.Time { return time.Unix(0, now) }
 
-// fit takes over a size. The units that are left stay, as far as the new burst permits. A share of another form, of a window
-// whose share falls below one unit, begins with the same part of its burst.
+// fit takes over a size. The units that are left stay, as far as the new burst permits. A share of another form, of a
+// window whose share falls below one unit, begins with the same part of its burst.
 func (h *share) fit(s *Size, now int64) {
 	switch {
 	case h.size.Burst == 0: // new
@@ -98,8 +98,8 @@ func (h *share) put(n, now int64) {
 	h.bucket.AllowN(at(now), whole(-n))
 }
 
-// lower lowers the share to a level. A bucket may have a part of a unit, so it becomes empty at the time at which it would
-// have to be empty.
+// lower lowers the share to a level. A bucket may have a part of a unit, so it becomes empty at the time at which it
+// would have to be empty.
 func (h *share) lower(level float64, now int64) {
 	switch missing := h.left(now) - max(0, level); {
 	case missing <= Slack:

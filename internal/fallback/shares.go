@@ -13,8 +13,8 @@ import (
 // common is the number of cells of common shares, for keys for which the LRU has no room.
 const common = 4096
 
-// sizes is the largest number of shares in a cell. Keys of one size have one of them together: a key with a slow limit would get
-// the units back at the speed of a fast one otherwise.
+// sizes is the largest number of shares in a cell. Keys of one size have one of them together: a key with a slow limit
+// would get the units back at the speed of a fast one otherwise.
 const sizes = 8
 
 // linger is the time (ns) for which the shares stay after all are full.
@@ -23,10 +23,11 @@ const linger = 1e9
 // looked is the number of the oldest shares of which one that is full again makes room for a new key.
 const looked = 8
 
-// Shares has the shares of the keys of a limiter. It is safe for concurrent use. It needs no memory while Redis answers.
+// Shares has the shares of the keys of a limiter. It is safe for concurrent use. It needs no memory while Redis
+// answers.
 //
-// A caller who makes up keys cannot drop the share of another key, because only full shares are dropped. He can use up the
-// common shares. Outsiders cannot compute the common share of a key, because the hash is seeded.
+// A caller who makes up keys cannot drop the share of another key, because only full shares are dropped. He can use up
+// the common shares. Outsiders cannot compute the common share of a key, because the hash is seeded.
 type Shares struct {
 	keys  int
 	until atomic.Int64 // ns; all shares are full from this time; 0: there are none
@@ -40,8 +41,8 @@ type Shares struct {
 // New returns shares for at most so many keys, and the common ones.
 func New(keys int) *Shares { return &Shares{keys: max(1, keys), seed: maphash.MakeSeed()} }
 
-// of returns the share of a key, made for the size s. add is false for a look, which changes nothing: it returns nil if there is
-// no share. Call it under mu.
+// of returns the share of a key, made for the size s. add is false for a look, which changes nothing: it returns nil if
+// there is no share. Call it under mu.
 func (h *Shares) of(key string, s *Size, add bool, now int64) *share {
 	if h.lru == nil {
 		if !add {
@@ -71,8 +72,9 @@ func (h *Shares) of(key string, s *Size, add bool, now int64) *share {
 	return one
 }
 
-// inCommon is of for a key that the LRU does not have. The share of a new size begins with the smallest part of the others of its
-// cell, so that another limit gives no key its units anew. If the cell has no room for it, it is empty, and not kept.
+// inCommon is of for a key that the LRU does not have. The share of a new size begins with the smallest part of the
+// others of its cell, so that another limit gives no key its units anew. If the cell has no room for it, it is empty,
+// and not kept.
 func (h *Shares) inCommon(key string, s *Size, add bool, now int64) *share {
 	i := maphash.String(h.seed, key) % common
 	cell, part := h.common[i], 1.0

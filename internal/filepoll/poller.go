@@ -18,17 +18,15 @@ const (
 // ErrUnsettled means that two reads differ. The next look reads again.
 var ErrUnsettled = errors.New("the file changes while it is read")
 
-// Poller reads content again and again, and applies it when it has changed. T is its
-// form after Parse. A Poller is for one goroutine. All fields but the unexported ones
-// are required.
+// Poller reads content again and again, and applies it when it has changed. T is its form after Parse. A Poller is for
+// one goroutine. All fields but the unexported ones are required.
 type Poller[T any] struct {
 	// Read returns the content. It may block: see SlowRead.
 	Read func() ([]byte, error)
 	// Parse must be a function of its argument only. It may take long: Look does not wait for it after the end of its
 	// context.
 	Parse func(data []byte) (T, error)
-	// Apply puts content in force. After an error it is called again with each look,
-	// while the content stays.
+	// Apply puts content in force. After an error it is called again with each look, while the content stays.
 	Apply func(content T, hash [sha256.Size]byte) error
 
 	pending chan read          // of the read that has not been awaited; nil: none
@@ -45,10 +43,9 @@ type candidate[T any] struct {
 	err     error // of Parse
 }
 
-// Look reads the content once, and applies it if it is new. It reads a second time if
-// the content is not as the last look found it. A nil error means that the content that
-// was read is in force. Errors of Read, Parse and Apply are returned as they are. Other
-// errors are ErrUnsettled, ErrSlow and the error of ctx.
+// Look reads the content once, and applies it if it is new. It reads a second time if the content is not as the last
+// look found it. A nil error means that the content that was read is in force. Errors of Read, Parse and Apply are
+// returned as they are. Other errors are ErrUnsettled, ErrSlow and the error of ctx.
 func (p *Poller[T]) Look(ctx context.Context) error {
 	data, err := p.fetch(ctx)
 	hash := sha256.Sum256(data)

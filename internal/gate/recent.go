@@ -2,7 +2,8 @@ package gate
 
 import lru "github.com/hashicorp/golang-lru/v2"
 
-// Recent is an LRU of values by key, such as the servers of a client. It is safe for concurrent use; the values guard themselves.
+// Recent is an LRU of values by key, such as the servers of a client. It is safe for concurrent use; the values guard
+// themselves.
 type Recent[T any] struct {
 	lru   *lru.Cache[string, T]
 	fresh func() T

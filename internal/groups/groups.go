@@ -1,13 +1,13 @@
-// Package groups knows which processes share a limiter. A group is the set of the limiters of one process: Redis counts the
-// processes of each group, and has a directory of the groups. So N of a limiter is the sum over the groups that have it. The
-// package reads no clock and sends nothing.
+// Package groups knows which processes share a limiter. A group is the set of the limiters of one process: Redis counts
+// the processes of each group, and has a directory of the groups. So N of a limiter is the sum over the groups that
+// have it. The package reads no clock and sends nothing.
 //
-// A limiter with classes is a term "<name>*<classes>" in the names of its group, and the id of the group ends with the largest
-// number of classes. So a process that does not know the names counts at least as many classes as there are.
+// A limiter with classes is a term "<name>*<classes>" in the names of its group, and the id of the group ends with the
+// largest number of classes. So a process that does not know the names counts at least as many classes as there are.
 //
-// Two more kinds of terms describe the group: "=<name>=<limit>", the limit of a limiter with "~" for spaces, and "#<tags>", the
-// number of tags. They are for processes and operators who compare limits, and change no count. No name of a limiter begins with
-// these characters. A group whose names would be too long has no such terms.
+// Two more kinds of terms describe the group: "=<name>=<limit>", the limit of a limiter with "~" for spaces, and
+// "#<tags>", the number of tags. They are for processes and operators who compare limits, and change no count. No name
+// of a limiter begins with these characters. A group whose names would be too long has no such terms.
 package groups
 
 import (
@@ -21,7 +21,8 @@ import (
 // idBytes is the number of bytes of a hash that name a group.
 const idBytes = 16
 
-// idLetters is the number of letters in which they are written. The digits behind them are the largest number of classes.
+// idLetters is the number of letters in which they are written. The digits behind them are the largest number of
+// classes.
 const idLetters = (idBytes*8 + 5) / 6
 
 // MaxClasses is the largest number of classes of a limiter.
@@ -30,7 +31,8 @@ const MaxClasses = 99
 // maxNames is the largest number of groups outside the directory whose names are kept.
 const maxNames = 1000
 
-// Term returns the text of a limiter in the names of a group: its name, and the number of its classes if that is more than one.
+// Term returns the text of a limiter in the names of a group: its name, and the number of its classes if that is more
+// than one.
 func Term(name string, classes int) string {
 	if classes < 2 {
 		return name
@@ -86,8 +88,8 @@ func Text(terms []string) string {
 	return strings.Join(slices.Sorted(slices.Values(terms)), " ")
 }
 
-// ID returns the id of the group with these terms: the first 128 bits of a SHA-256, in 22 letters of base64url, and the largest
-// number of classes if that is more than one.
+// ID returns the id of the group with these terms: the first 128 bits of a SHA-256, in 22 letters of base64url, and the
+// largest number of classes if that is more than one.
 func ID(terms []string) string { return idOf(Text(terms)) }
 
 func idOf(text string) string {
@@ -164,8 +166,8 @@ func (b *Book) Named(id, text string) {
 	b.names[id] = names
 }
 
-// Others returns the other groups of the directory that a process of the group own, with these limiters, must count: those that
-// share a limiter, and those whose names are not known.
+// Others returns the other groups of the directory that a process of the group own, with these limiters, must count:
+// those that share a limiter, and those whose names are not known.
 func (b *Book) Others(own string, limiters []string) (ids []string) {
 	for _, id := range b.ids {
 		if id != own && b.shares(id, limiters) {
@@ -206,7 +208,8 @@ type Count struct {
 	Alive  []int64  // processes, in the order of Others
 }
 
-// Complete reports whether a count includes each group that a process of the group own, with these limiters, must count.
+// Complete reports whether a count includes each group that a process of the group own, with these limiters, must
+// count.
 func (b *Book) Complete(c Count, own string, limiters []string) bool {
 	for _, id := range b.Others(own, limiters) {
 		if !slices.Contains(c.Others, id) {
@@ -216,8 +219,8 @@ func (b *Book) Complete(c Count, own string, limiters []string) bool {
 	return true
 }
 
-// Processes returns N of a limiter of the process's own group. It counts groups whose names are not known: an N that is too large
-// is safe.
+// Processes returns N of a limiter of the process's own group. It counts groups whose names are not known: an N that is
+// too large is safe.
 func (b *Book) Processes(c Count, limiter string) int64 {
 	n := c.Own
 	for i, id := range c.Others {
@@ -228,8 +231,8 @@ func (b *Book) Processes(c Count, limiter string) int64 {
 	return n
 }
 
-// Accounts is Processes with each process counted once for each of its classes of the limiter. classes is the number of classes
-// in the process's own group. A group whose names are not known counts with the most classes of its limiters.
+// Accounts is Processes with each process counted once for each of its classes of the limiter. classes is the number of
+// classes in the process's own group. A group whose names are not known counts with the most classes of its limiters.
 func (b *Book) Accounts(c Count, limiter string, classes int64) int64 {
 	n := c.Own * classes
 	for i, id := range c.Others {
@@ -242,8 +245,9 @@ func (b *Book) Accounts(c Count, limiter string, classes int64) int64 {
 	return n
 }
 
-// OtherLimit returns a limit, as text, that live processes of other groups have for a limiter, and that is not this one. It
-// also returns the number of the processes that have it. Of several it is the one of most processes. Without one it returns "".
+// OtherLimit returns a limit, as text, that live processes of other groups have for a limiter, and that is not this
+// one. It also returns the number of the processes that have it. Of several it is the one of most processes. Without
+// one it returns "".
 func (b *Book) OtherLimit(c Count, limiter, limit string) (other string, processes int64) {
 	of := map[string]int64{}
 	for i, id := range c.Others {

@@ -50,8 +50,7 @@ func (p *parser) while(match func(c byte) bool) string {
 	return s
 }
 
-// parameters reads Parameters (section 4.2.3.2). If a name occurs twice, the last
-// value counts.
+// parameters reads Parameters (section 4.2.3.2). If a name occurs twice, the last value counts.
 func (p *parser) parameters() (map[string]bareItem, bool) {
 	var params map[string]bareItem
 	for p.take(';') {

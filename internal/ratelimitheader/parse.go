@@ -13,22 +13,19 @@ const (
 	FieldPolicy    = "Ratelimit-Policy"
 )
 
-// ServiceLimit is an item of the RateLimit field: the units left under one
-// policy.
+// ServiceLimit is an item of the RateLimit field: the units left under one policy.
 type ServiceLimit struct {
 	// Policy is the policy's name.
 	Policy string
 	// Remaining is r: the units left.
 	Remaining int64
-	// Window is t: the client may use at most Remaining units in this time. Zero:
-	// the item has no t.
+	// Window is t: the client may use at most Remaining units in this time. Zero: the item has no t.
 	Window time.Duration
 	// PartitionKey is pk, decoded. Empty: the item has no pk.
 	PartitionKey string
 }
 
-// QuotaPolicy is an item of the RateLimit-Policy field: a policy that the server
-// enforces.
+// QuotaPolicy is an item of the RateLimit-Policy field: a policy that the server enforces.
 type QuotaPolicy struct {
 	// Name is the policy's name.
 	Name string
@@ -49,16 +46,14 @@ const UnitRequests = "requests"
 // draft, and for a field of more than 8 KB or 64 items.
 var ErrMalformed = errors.New("ratelimitheader: malformed field")
 
-// The most that is read of one field. A server may send as much as the client's
-// transport accepts.
+// The most that is read of one field. A server may send as much as the client's transport accepts.
 const (
 	maxFieldBytes = 8 << 10
 	maxFieldItems = 64
 )
 
-// ParseRateLimit reads the RateLimit fields of a response. One malformed item
-// makes all of them malformed (ErrMalformed). Without the field it returns no
-// items and no error.
+// ParseRateLimit reads the RateLimit fields of a response. One malformed item makes all of them malformed
+// (ErrMalformed). Without the field it returns no items and no error.
 func ParseRateLimit(h http.Header) ([]ServiceLimit, error) {
 	items, err := parseList(h[FieldRateLimit])
 	if err != nil {
@@ -119,9 +114,8 @@ type listItem struct {
 	params map[string]bareItem
 }
 
-// integer returns the value of an Integer parameter. present is false if the item
-// has no such parameter. ok is false if the parameter is not an Integer, or is
-// below least.
+// integer returns the value of an Integer parameter. present is false if the item has no such parameter. ok is false if
+// the parameter is not an Integer, or is below least.
 func (it listItem) integer(name string, least int64) (n int64, present, ok bool) {
 	p, present := it.params[name]
 	if !present {
@@ -133,8 +127,7 @@ func (it listItem) integer(name string, least int64) (n int64, present, ok bool)
 // maxSeconds is the longest time.Duration, in whole seconds.
 const maxSeconds = int64(1<<63-1) / int64(time.Second)
 
-// duration returns an Integer parameter as seconds, cut to maxSeconds. A missing
-// parameter is 0 and ok.
+// duration returns an Integer parameter as seconds, cut to maxSeconds. A missing parameter is 0 and ok.
 func (it listItem) duration(name string, least int64) (time.Duration, bool) {
 	n, _, ok := it.integer(name, least)
 	return time.Duration(min(n, maxSeconds)) * time.Second, ok

@@ -8,8 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// MaxInteger is the largest Integer of structured fields: 15 digits (RFC 9651,
-// section 3.3.1).
+// MaxInteger is the largest Integer of structured fields: 15 digits (RFC 9651, section 3.3.1).
 const MaxInteger = 999_999_999_999_999
 
 // Item writes one limit as an item of RateLimit and of RateLimit-Policy.
@@ -26,10 +25,9 @@ type Item struct {
 	Policy string
 }
 
-// NewItem returns the item of a limit. It reports false if the item cannot be
-// published: the limit is Unlimited, or the name has a byte that is not printable
-// ASCII. A Limit with Period 0 has no window. Calls in flight have a quota unit of
-// their own.
+// NewItem returns the item of a limit. It reports false if the item cannot be published: the limit is Unlimited, or the
+// name has a byte that is not printable ASCII. A Limit with Period 0 has no window. Calls in flight have a quota unit
+// of their own.
 func NewItem(name string, limit hybridlimit.Limit) (it Item, ok bool) {
 	it = Item{Name: name, Limit: limit, Quota: limit.BurstSize()}
 	if limit.Algorithm == hybridlimit.AlgUnlimited {
@@ -51,8 +49,7 @@ func NewItem(name string, limit hybridlimit.Limit) (it Item, ok bool) {
 	return it, true
 }
 
-// Append appends the item of RateLimit, after a comma if b is not empty. t is left
-// out if 0.
+// Append appends the item of RateLimit, after a comma if b is not empty. t is left out if 0.
 func (it *Item) Append(b []byte, r, t int64) []byte {
 	if len(b) > 0 {
 		b = append(b, ", "...)
@@ -67,11 +64,10 @@ func (it *Item) Append(b []byte, r, t int64) []byte {
 
 // Effective returns t in seconds, or 0 if the draft cannot express it.
 //
-// For buckets and queues, t is the time in which r units refill, so that r/t is
-// the limit's rate. If r is 0, t is the time until the next unit: the bucket is
-// full in reset, and has one unit (quota-1) units earlier. For windows, t is the
-// time until the used units no longer count, at most Period and at least the time
-// in which r units refill at the limit's rate.
+// For buckets and queues, t is the time in which r units refill, so that r/t is the limit's rate. If r is 0, t is the
+// time until the next unit: the bucket is full in reset, and has one unit (quota-1) units earlier. For windows, t is
+// the time until the used units no longer count, at most Period and at least the time in which r units refill at the
+// limit's rate.
 func (it *Item) Effective(remaining int64, reset time.Duration) int64 {
 	if it.Window == 0 || it.Quota <= 0 {
 		return 0
@@ -105,8 +101,7 @@ func Seconds(d time.Duration) int64 {
 	return s
 }
 
-// Printable reports whether s can be a String of structured fields that needs no
-// escapes.
+// Printable reports whether s can be a String of structured fields that needs no escapes.
 func Printable(s string) bool {
 	b, ok := appendString(nil, s)
 	return ok && len(b) == len(s)+len(`""`)
@@ -117,8 +112,7 @@ func appendInteger(b []byte, n int64) []byte {
 	return strconv.AppendInt(b, max(0, min(n, MaxInteger)), 10)
 }
 
-// appendString appends a String of structured fields. It returns false if s has a
-// byte that is not printable ASCII.
+// appendString appends a String of structured fields. It returns false if s has a byte that is not printable ASCII.
 func appendString(b []byte, s string) ([]byte, bool) {
 	b = append(b, '"')
 	for i := 0; i < len(s); i++ {

@@ -20,23 +20,20 @@ const (
 
 // Rules bound the replies of a connection.
 type Rules struct {
-	// Class returns the class of a command. Its arguments are the first 64 bytes
-	// of the command's first word, the name, and of its second word. It must not
-	// keep them.
+	// Class returns the class of a command. Its arguments are the first 64 bytes of the command's first word, the name,
+	// and of its second word. It must not keep them.
 	Class func(first, second []byte) Class
 	// Limits bounds a reply to a command, by class.
 	Limits [classes]Limits
-	// Push bounds a push message, which answers no command, on a connection that
-	// has sent a command of class Other. On other connections Limits[Short]
-	// bounds it.
+	// Push bounds a push message, which answers no command, on a connection that has sent a command of class Other. On
+	// other connections Limits[Short] bounds it.
 	Push Limits
 	// Err is wrapped by the error of a refused reply.
 	Err error
 }
 
-// Wrap returns conn with a guard. Read fails before it passes on a reply that the
-// rules refuse, and always fails from then on. Nothing else changes. A connection
-// with a guard is returned unchanged.
+// Wrap returns conn with a guard. Read fails before it passes on a reply that the rules refuse, and always fails from
+// then on. Nothing else changes. A connection with a guard is returned unchanged.
 func Wrap(conn net.Conn, rules *Rules) net.Conn {
 	switch conn.(type) {
 	case *guarded, *guardedSocket:

@@ -137,8 +137,7 @@ func (r *replies) header(c byte) error {
 	return fmt.Errorf("no length after %q", r.kind)
 }
 
-// announced is called at the last byte of a header. It refuses the header or expects
-// the values that it announces.
+// announced is called at the last byte of a header. It refuses the header or expects the values that it announces.
 func (r *replies) announced() error {
 	n := r.length
 	if r.minus { // RESP2 writes null as a length of -1

@@ -18,8 +18,7 @@ type requests struct {
 	sent  int64   // commands begun
 	first [2]text // the first two words
 
-	// last is the number of the last command of each class. The goroutine that
-	// reads replies loads it.
+	// last is the number of the last command of each class. The goroutine that reads replies loads it.
 	last [classes]atomic.Int64
 }
 
@@ -60,8 +59,7 @@ func (r *requests) feed(p []byte, class func(first, second []byte) Class) {
 	}
 }
 
-// header reads a byte of a header, after the first. The client wrote it, so it is not
-// checked like that of a reply.
+// header reads a byte of a header, after the first. The client wrote it, so it is not checked like that of a reply.
 func (r *requests) header(c byte) {
 	switch {
 	case c >= '0' && c <= '9' && r.size < 1<<50:
@@ -111,8 +109,7 @@ func (r *requests) lose() {
 	r.last[Other].Store(1<<63 - 1)
 }
 
-// class returns the widest class of the commands that the next reply may answer, after
-// so many replies.
+// class returns the widest class of the commands that the next reply may answer, after so many replies.
 func (r *requests) class(replies int64) Class {
 	for c := Other; c > 0; c-- {
 		if r.last[c].Load() > replies {

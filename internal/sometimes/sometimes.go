@@ -17,8 +17,8 @@ type Line struct {
 // Every returns a line that is written at most once in an interval.
 func Every(interval time.Duration) *Line { return &Line{every: rate.Sometimes{Interval: interval}} }
 
-// Due reports whether the line may be written now, and how many were skipped since the last one. If it may not, it counts as
-// skipped.
+// Due reports whether the line may be written now, and how many were skipped since the last one. If it may not, it
+// counts as skipped.
 func (l *Line) Due() (skipped int64, ok bool) {
 	l.every.Do(func() { ok = true })
 	if !ok {

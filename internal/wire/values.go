@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// values reads the elements of a reply, one after the other. After the first element that the scripts cannot have given,
-// all are zero, and err is ErrReply.
+// values reads the elements of a reply, one after the other. After the first element that the scripts cannot have
+// given, all are zero, and err is ErrReply.
 type values struct {
 	what string // the message that was answered
 	rest []any

@@ -1,5 +1,5 @@
-// Package control decides which limit, which mode and which switch is in force for a limiter, in one place and in one order. A
-// limiter of rates and a limiter of calls in flight share it as a value.
+// Package control decides which limit, which mode and which switch is in force for a limiter, in one place and in one
+// order. A limiter of rates and a limiter of calls in flight share it as a value.
 //
 // The limit of a key is the first of these that there is:
 //
@@ -7,8 +7,8 @@
 //  2. the fleet's limit of the key, then that of the settings, then that of Config.LimitFor (keys.go);
 //  3. the limit of SetLimit, then of the fleet, then of the settings, then of Config (limits.go).
 //
-// The switch of the process wins over that of the fleet (switch.go). Mode, fallback and shadow are those of the settings, or else of
-// Config (settings.go).
+// The switch of the process wins over that of the fleet (switch.go). Mode, fallback and shadow are those of the
+// settings, or else of Config (settings.go).
 package control
 
 import (
@@ -123,14 +123,14 @@ func (v *View) PlanOf(key string) *account.Plan {
 	return v.plan.Load()
 }
 
-// Exactly reports whether Redis decides every call under p. It decides every call of a log, because each call has its own time. A
-// limit that counts nothing stands for the limit before it, because LimitFor may still give logs to keys.
+// Exactly reports whether Redis decides every call under p. It decides every call of a log, because each call has its
+// own time. A limit that counts nothing stands for the limit before it, because LimitFor may still give logs to keys.
 func (v *View) Exactly(p *account.Plan) bool {
 	return v.Exact() || p.Kind == algo.KindLog || p.Counts == hybridlimit.AlgSlidingLog
 }
 
-// Outdated reports whether p is of the limiter's limit, and a change of that limit has replaced it. A change replaces both plans of
-// the limiter.
+// Outdated reports whether p is of the limiter's limit, and a change of that limit has replaced it. A change replaces
+// both plans of the limiter.
 func (v *View) Outdated(p *account.Plan) bool {
 	if p.From != account.FromLimiter {
 		return false
@@ -142,8 +142,8 @@ func (v *View) Outdated(p *account.Plan) bool {
 	return p != v.plan.Load() && (c == nil || p != c.plan)
 }
 
-// RevertsToOwn reports whether the next call without a limit restores the key's own limit. It does if the last limit came with a
-// call. It also does if a change has replaced the last limit and the key may have a limit of its own.
+// RevertsToOwn reports whether the next call without a limit restores the key's own limit. It does if the last limit
+// came with a call. It also does if a change has replaced the last limit and the key may have a limit of its own.
 func (v *View) RevertsToOwn(p *account.Plan) bool {
 	return p.From == account.FromCall || v.Keyed() && v.Outdated(p)
 }
@@ -175,8 +175,8 @@ func (v *View) OfClass(limit hybridlimit.Limit) hybridlimit.Limit {
 	return limit
 }
 
-// Fits returns an error if the limiter cannot have a limit. Usage under one algorithm has no meaning under another, and a limiter
-// with classes has no log. Limits that count nothing fit all.
+// Fits returns an error if the limiter cannot have a limit. Usage under one algorithm has no meaning under another, and
+// a limiter with classes has no log. Limits that count nothing fit all.
 func (c *Control) Fits(limit hybridlimit.Limit) error { return c.fits(limit).Err("hybrid") }
 
 func (c *Control) fits(limit hybridlimit.Limit) (bad hybridlimit.Violations) {

@@ -39,8 +39,8 @@ func (f FleetLimit) Violations() hybridlimit.Violations {
 	return bad
 }
 
-// Text returns the limit as Redis keeps it: "100/s burst 200", "0.05 100/s burst 200" for a part, "20 concurrent" for calls
-// in flight, "" for none.
+// Text returns the limit as Redis keeps it: "100/s burst 200", "0.05 100/s burst 200" for a part, "20 concurrent" for
+// calls in flight, "" for none.
 func (f FleetLimit) Text() string {
 	if f.Limit == None {
 		return ""

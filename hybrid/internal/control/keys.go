@@ -18,16 +18,17 @@ import (
 
 // This file has the limits of single keys.
 
-// TTL is the time for which Redis keeps a fleet's switch or limit without a heartbeat. The heartbeats of all processes renew it. So
-// it lives as long as the limiter is in use anywhere, even if the process that set it has ended. A day keeps the switch of a fleet
-// that is scaled to zero over a night. A limiter that is gone for good leaves nothing behind.
+// TTL is the time for which Redis keeps a fleet's switch or limit without a heartbeat. The heartbeats of all processes
+// renew it. So it lives as long as the limiter is in use anywhere, even if the process that set it has ended. A day
+// keeps the switch of a fleet that is scaled to zero over a night. A limiter that is gone for good leaves nothing
+// behind.
 const TTL = 24 * time.Hour
 
 // Questions decides when the limit of a key in memory is looked up again.
 type Questions struct {
 	Every time.Duration // Config.LimitRefresh
-	// Voids counts the calls of Invalidate, InvalidateAll and VoidLimits. An answer is void if the number has changed since its
-	// question: the question may be the older of the two.
+	// Voids counts the calls of Invalidate, InvalidateAll and VoidLimits. An answer is void if the number has changed
+	// since its question: the question may be the older of the two.
 	Voids atomic.Uint64
 }
 
@@ -46,7 +47,8 @@ func (s *Questions) Next(q Question) refresh.Deadline {
 	return refresh.Next(s.Every, q.at)
 }
 
-// Ask returns the plan of a key for a call without a limit. It runs a callback of the user, so call it without any lock.
+// Ask returns the plan of a key for a call without a limit. It runs a callback of the user, so call it without any
+// lock.
 func (v *View) Ask(key string) (p *account.Plan, q Question, err error) {
 	if v.Keyed() {
 		q = Question{true, v.cfg.Clock.Now(), v.Questions.Voids.Load()}
@@ -67,8 +69,8 @@ func (c *Control) Keyed() bool {
 	return c.cfg.LimitFor != nil || c.live.Load().keyed || c.fleetKeys.Load() != nil
 }
 
-// ownLimit returns the limit of a key, and whether it is the key's own. plan is that of a key without one. It runs a callback of the
-// user.
+// ownLimit returns the limit of a key, and whether it is the key's own. plan is that of a key without one. It runs a
+// callback of the user.
 func (c *Control) ownLimit(key string, plan *account.Plan) (limit hybridlimit.Limit, own bool) {
 	if limit, ok := c.Listed(key); ok {
 		return limit, true
@@ -81,8 +83,8 @@ func (c *Control) ownLimit(key string, plan *account.Plan) (limit hybridlimit.Li
 	return plan.Limit, false
 }
 
-// LimitFor returns the limit of a key, as a call without a limit would get it, and whether LimitFor has chosen it for the key. It
-// runs a callback of the user.
+// LimitFor returns the limit of a key, as a call without a limit would get it, and whether LimitFor has chosen it for
+// the key. It runs a callback of the user.
 func (v *View) LimitFor(key string) (limit hybridlimit.Limit, chosen bool) {
 	plan := v.PlanOf(key)
 	if limit, ok := v.Listed(key); ok {
@@ -110,8 +112,8 @@ func (c *Control) fleetKey(key string) (limit hybridlimit.Limit, ok bool) {
 	return limit, ok
 }
 
-// follows reports whether LimitFor means by this limit that the key has none of its own: it is the limiter's limit. The configured
-// one also counts while the settings or the fleet replace it, because LimitFor cannot know of these.
+// follows reports whether LimitFor means by this limit that the key has none of its own: it is the limiter's limit. The
+// configured one also counts while the settings or the fleet replace it, because LimitFor cannot know of these.
 func (c *Control) follows(limit hybridlimit.Limit, plan *account.Plan) bool {
 	return limit == plan.Limit || c.Source() != FromProcess && limit == c.limits.configured
 }
@@ -156,8 +158,8 @@ func (c *Control) KeysVersion() int64 {
 	return c.limits.keys.version
 }
 
-// HearKeys notes the fleet's limits of keys as Redis reported them. It returns those that Redis does not know, or knows an older
-// limit of. A limit that this process cannot apply counts as none, and is logged.
+// HearKeys notes the fleet's limits of keys as Redis reported them. It returns those that Redis does not know, or knows
+// an older limit of. A limit that this process cannot apply counts as none, and is logged.
 func (c *Control) HearKeys(heard wire.KeyLimits) (lost []wire.KeyLimit) {
 	k := &c.limits.keys
 	c.limits.mu.Lock()
@@ -192,8 +194,8 @@ func (c *Control) HearKeys(heard wire.KeyLimits) (lost []wire.KeyLimit) {
 	return lost
 }
 
-// applyKeys makes limits of keys count. It returns a function that voids the keys in memory and writes the log lines. Call
-// applyKeys under c.limits.mu, and the function without any lock.
+// applyKeys makes limits of keys count. It returns a function that voids the keys in memory and writes the log lines.
+// Call applyKeys under c.limits.mu, and the function without any lock.
 func (c *Control) applyKeys(known map[string]wire.KeyLimit) (note func()) {
 	have := c.fleetKeys.Load()
 	next := map[string]hybridlimit.Limit{}

@@ -71,8 +71,8 @@ func (w *limits) chooseCanary() FleetLimit {
 	return w.fleet
 }
 
-// change applies a change. If another limit is in force then, every key without a limit of its own gets it with its next call. Used
-// units stay used. A change that changes no limit in force has no effect on any key.
+// change applies a change. If another limit is in force then, every key without a limit of its own gets it with its
+// next call. Used units stay used. A change that changes no limit in force has no effect on any key.
 //
 // change returns a function that writes the log line. Call that one without any lock.
 func (c *Control) change(change func(*limits)) (note func()) {

@@ -72,8 +72,8 @@ func (c *Control) Misfits(s Settings) hybridlimit.Violations {
 	return bad
 }
 
-// Adopt applies settings that have no violations. Settings that are in force already have no effect. It returns a function that
-// writes the log line. Call both without any lock.
+// Adopt applies settings that have no violations. Settings that are in force already have no effect. It returns a
+// function that writes the log line. Call both without any lock.
 func (c *Control) Adopt(s Settings) (note func()) {
 	old := c.live.Load()
 	next := &live{mode: c.cfg.Mode, fallback: c.cfg.Fallback, shadow: c.cfg.Shadow, keys: s.Keys, keyed: old.keyed || len(s.Keys) > 0}

@@ -115,10 +115,10 @@ func (c *Control) SwitchOwn() (s Switch, own bool) {
 	return c.Switch(), w.own
 }
 
-// HearSwitch notes the fleet's switch as Redis reported it at now (µs of its time). The later of two settings counts, because an
-// earlier message may be answered after a later one. Of two with the same time the report counts: a report has no later time than
-// its own, and Redis may have set the second one ahead of that. A set time in the future means that Redis's clock was set back or
-// that another program wrote it. Then the report counts too.
+// HearSwitch notes the fleet's switch as Redis reported it at now (µs of its time). The later of two settings counts,
+// because an earlier message may be answered after a later one. Of two with the same time the report counts: a report
+// has no later time than its own, and Redis may have set the second one ahead of that. A set time in the future means
+// that Redis's clock was set back or that another program wrote it. Then the report counts too.
 func (c *Control) HearSwitch(f wire.Flag, now int64) {
 	c.changeSwitch(func(w *switches) {
 		if f.At >= w.fleet.At || f.At > 0 && w.fleet.At > now {
@@ -138,7 +138,8 @@ func (c *Control) HeardSwitch() wire.Flag {
 // Beat writes the log line about a change of the switch that came too soon after another one. Heartbeats call it.
 func (c *Control) Beat() { c.changeSwitch(func(*switches) {}) }
 
-// changeSwitch applies a change, and from then on the resulting switch decides. It also compares the log with the switch in force.
+// changeSwitch applies a change, and from then on the resulting switch decides. It also compares the log with the
+// switch in force.
 func (c *Control) changeSwitch(change func(*switches)) {
 	w := &c.switches
 	w.mu.Lock()
@@ -160,8 +161,9 @@ func (c *Control) changeSwitch(change func(*switches)) {
 	}
 }
 
-// noteSwitch returns a function that writes the log lines. Call noteSwitch under c.switches.mu, and the function without any lock.
-// The switch in force is logged, unless another line about it was written less than tell.LogEvery ago.
+// noteSwitch returns a function that writes the log lines. Call noteSwitch under c.switches.mu, and the function
+// without any lock. The switch in force is logged, unless another line about it was written less than tell.LogEvery
+// ago.
 func (c *Control) noteSwitch() (write func()) {
 	w, name := &c.switches, slog.String("limiter", c.cfg.Name)
 	var lines []func()
@@ -193,7 +195,8 @@ func (c *Control) noteSwitch() (write func()) {
 	}
 }
 
-// RetrySwitched is the RetryAfter of SwitchDenyAll. The end of the switch is not known, but processes hear of it once per heartbeat.
+// RetrySwitched is the RetryAfter of SwitchDenyAll. The end of the switch is not known, but processes hear of it once
+// per heartbeat.
 const RetrySwitched = census.Every
 
 // Switched returns the answer to a call for n units if a switch decides.

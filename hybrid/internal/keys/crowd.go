@@ -10,8 +10,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
-// Crowded reports whether memory has no room for a key that is not in memory. This is the case if none of the entries that
-// store.add would check can be evicted. It copies the list of all entries of the shard, unless the first one may go.
+// Crowded reports whether memory has no room for a key that is not in memory. This is the case if none of the entries
+// that store.add would check can be evicted. It copies the list of all entries of the shard, unless the first one may
+// go.
 func (t *Terms) Crowded(key string, now int64) bool {
 	sh, _, have := t.Store.lock(key)
 	oldest, _, _ := sh.lru.GetOldest()

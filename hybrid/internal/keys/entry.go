@@ -18,8 +18,8 @@ import (
 // Tick is the time between two epochs of the clock.
 const Tick = clock.Tick
 
-// Entry is one key in memory. A lock guards its account. The word is a packed account.Budget: the fast path spends from it
-// without the lock.
+// Entry is one key in memory. A lock guards its account. The word is a packed account.Budget: the fast path spends from
+// it without the lock.
 type Entry struct {
 	// The fast path reads one cache line of the entry: see layout_test.go.
 	Name  string         // the caller's key
@@ -51,8 +51,8 @@ type whole struct {
 // shortKey is the longest key, in bytes, that is stored inside its entry. Comparing such a key touches no other memory.
 const shortKey = 24
 
-// NewEntry returns an entry with a copy of the key: the caller's string may be a piece of a request, or of a buffer that will be
-// used again.
+// NewEntry returns an entry with a copy of the key: the caller's string may be a piece of a request, or of a buffer
+// that will be used again.
 func NewEntry(t *Terms, key string) *Entry {
 	e := &Entry{Terms: t}
 	if len(key) > shortKey {
@@ -74,8 +74,8 @@ func (e *Entry) is(key string) bool {
 // Tag returns the hash partition of the key.
 func (e *Entry) Tag() int { return int(e.Link.Tag) }
 
-// wholes recycles the wholes of entries that do not need theirs. A key with a sync in flight, a waiting call or a booking needs
-// several times the memory of a key between calls.
+// wholes recycles the wholes of entries that do not need theirs. A key with a sync in flight, a waiting call or a
+// booking needs several times the memory of a key between calls.
 var wholes = sync.Pool{New: func() any { return new(whole) }}
 
 // Lock locks the entry with its account.
@@ -171,9 +171,9 @@ func (e *Entry) setConditions(c *account.Conditions, p *account.Plan, now int64)
 	}
 }
 
-// Estimate stores the estimate of the fleet's units without those of the budget; negative is debt. Units come back while the
-// budget is valid, so the estimate is a line over time. It is stored as its value at time 0 of the rough clock. Its slope is
-// PerNs, which is 0 for windows.
+// Estimate stores the estimate of the fleet's units without those of the budget; negative is debt. Units come back
+// while the budget is valid, so the estimate is a line over time. It is stored as its value at time 0 of the rough
+// clock. Its slope is PerNs, which is 0 for windows.
 func (e *Entry) Estimate(p *account.Plan, units int64) {
 	e.rest.Store(math.Float64bits(float64(units) - p.PerNs*float64(e.Terms.Clock.Rough())))
 }
@@ -191,8 +191,8 @@ func (e *Entry) UnitsLeft(p *account.Plan) int64 {
 	return int64(math.Floor(e.units(p, e.Terms.Clock) + floatSlack))
 }
 
-// windowEnd returns the end of the window by Redis's clock. While that clock is not known, it returns the earliest end that the
-// view permits; 0: not known, or no window.
+// windowEnd returns the end of the window by Redis's clock. While that clock is not known, it returns the earliest end
+// that the view permits; 0: not known, or no window.
 func (e *Entry) windowEnd(c *account.Conditions, now int64) int64 {
 	if end := e.Terms.Clocks.WindowEnd(e.Tag(), c.Window.Period, now); end > 0 {
 		return end
@@ -203,8 +203,8 @@ func (e *Entry) windowEnd(c *account.Conditions, now int64) int64 {
 // Node implements ratesync.Item.
 func (e *Entry) Node() *ratesync.Node { return &e.Link }
 
-// Freeze implements ratesync.Item. It ignores the time of the engine, which is a little older than the epoch: the time of a
-// budget must not be older than its epoch.
+// Freeze implements ratesync.Item. It ignores the time of the engine, which is a little older than the epoch: the time
+// of a budget must not be older than its epoch.
 func (e *Entry) Freeze(time.Time) (wire.Op, bool) {
 	if e.Terms.Control.Mute() {
 		e.quiet()
@@ -335,8 +335,8 @@ func (e *Entry) Leave(w *account.Waiter) (account.Verdict, bool) {
 	return account.Verdict{}, false
 }
 
-// tryEvict marks the entry dead, unless it is locked, owes units, holds units that Redis takes back, or waits for Redis. It
-// reports whether it did.
+// tryEvict marks the entry dead, unless it is locked, owes units, holds units that Redis takes back, or waits for
+// Redis. It reports whether it did.
 func (e *Entry) tryEvict(now int64) bool {
 	if !e.Mu.TryLock() {
 		return false
@@ -365,8 +365,8 @@ func (e *Entry) tryEvict(now int64) bool {
 	return true
 }
 
-// dieEmpty is die for an entry that is compact, owes nothing and holds nothing. It reports whether the entry is one. It does not
-// expand the entry. Call it under e.mu.
+// dieEmpty is die for an entry that is compact, owes nothing and holds nothing. It reports whether the entry is one. It
+// does not expand the entry. Call it under e.mu.
 func (e *Entry) dieEmpty() bool {
 	if e.whole != nil || !e.compact.Empty() {
 		return false
@@ -376,14 +376,15 @@ func (e *Entry) dieEmpty() bool {
 	return true
 }
 
-// OwesNothing reports whether the entry is compact and owes nothing. A compact lease is one that Redis does not take back, and a
-// budget of credit exists only beside owed units. So Shutdown has nothing to do for such an entry, and need not expand it. Call it
-// under e.mu.
+// OwesNothing reports whether the entry is compact and owes nothing. A compact lease is one that Redis does not take
+// back, and a budget of credit exists only beside owed units. So Shutdown has nothing to do for such an entry, and need
+// not expand it. Call it under e.mu.
 func (e *Entry) OwesNothing() bool { return e.whole == nil && e.compact.Owed() == 0 }
 
-// die marks the entry dead, and removes it from the queue of its lane. Otherwise a key that is forgotten while Redis is away
-// would stay in memory until Redis is back. If the entry is still queued later, freeze sends nothing. Call die under e.mu: an
-// entry's lock is taken before a lane's, and no method that locks an entry is called under a lane's lock.
+// die marks the entry dead, and removes it from the queue of its lane. Otherwise a key that is forgotten while Redis is
+// away would stay in memory until Redis is back. If the entry is still queued later, freeze sends nothing. Call die
+// under e.mu: an entry's lock is taken before a lane's, and no method that locks an entry is called under a lane's
+// lock.
 func (e *Entry) die() {
 	e.Asks = Evicted
 	e.Terms.Engine.Remove(e.Tag(), e)

@@ -61,8 +61,8 @@ func (t *Terms) LockAt(key string, at Place) (*Entry, hybridlimit.Result, error)
 	return e, res, err
 }
 
-// LockBy implements lock and lockAt. known is the place of the key, or nil. LockBy also returns the plan under which the
-// call is decided. This is the entry's plan, except for a limit that counts nothing. An entry never adopts such a
+// LockBy implements lock and lockAt. known is the place of the key, or nil. LockBy also returns the plan under which
+// the call is decided. This is the entry's plan, except for a limit that counts nothing. An entry never adopts such a
 // limit: its owed units must be paid under the limit by which they were counted.
 func (t *Terms) LockBy(key string, given *account.Plan, known *Place) (*Entry, *account.Plan, hybridlimit.Result, error) {
 	res := hybridlimit.Result{Policy: t.Name}
@@ -139,10 +139,10 @@ func (t *Terms) settleOn(e *Entry, want *account.Plan, at Place, again *renewal)
 	return want
 }
 
-// renews asks LimitFor again if that is due, and reports whether it has unlocked the entry for this. Until the answer has come,
-// other calls decide by the old limit and do not ask. So a LimitFor that blocks holds up one call for the key in LimitRefresh.
-// After a panic of LimitFor, or an answer that is not valid, the key keeps its limit until the next question. Call it under
-// e.mu.
+// renews asks LimitFor again if that is due, and reports whether it has unlocked the entry for this. Until the answer
+// has come, other calls decide by the old limit and do not ask. So a LimitFor that blocks holds up one call for the key
+// in LimitRefresh. After a panic of LimitFor, or an answer that is not valid, the key keeps its limit until the next
+// question. Call it under e.mu.
 func (t *Terms) renews(e *Entry, key string, r *renewal) bool {
 	if !t.Control.Keyed() || r.e != nil {
 		return false

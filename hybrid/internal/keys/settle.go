@@ -16,8 +16,9 @@ func (e *Entry) Resync(lost int64) bool {
 	return !e.Dead() && e.Account.Resync(e.Plan.Load().Bucket, lost)
 }
 
-// Unsettled returns two sums of the units that Redis has not acknowledged: admitted less given back (owed), and admitted plus given
-// back (open). While Redis is asked, open has the leased units that Redis takes back. It also reports whether a sync is in flight.
+// Unsettled returns two sums of the units that Redis has not acknowledged: admitted less given back (owed), and
+// admitted plus given back (open). While Redis is asked, open has the leased units that Redis takes back. It also
+// reports whether a sync is in flight.
 func (e *Entry) Unsettled() (owed, open int64, onItsWay bool) {
 	e.Lock()
 	defer e.Unlock()
@@ -28,8 +29,8 @@ func (e *Entry) Unsettled() (owed, open int64, onItsWay bool) {
 	return e.Account.Owed(), open, e.Account.OnItsWay()
 }
 
-// quiet is Freeze while Redis must not be asked. The fallback answers waiting calls. The pause does not count as time in
-// which Redis owes an answer.
+// quiet is Freeze while Redis must not be asked. The fallback answers waiting calls. The pause does not count as time
+// in which Redis owes an answer.
 func (e *Entry) quiet() {
 	e.Lock()
 	defer e.Unlock()

@@ -18,8 +18,8 @@ type renewal struct {
 // answers reports whether there is an answer for the entry, and no newer question. Call it under e.mu.
 func (r *renewal) answers(e *Entry) bool { return r.e == e && r.at.from.Asked && e.Asks == r.next }
 
-// The notes of entry.asks. LimitFor may answer with a limit that counts nothing for a key that has an account. The account keeps
-// its plan, and the note stands for the limit.
+// The notes of entry.asks. LimitFor may answer with a limit that counts nothing for a key that has an account. The
+// account keeps its plan, and the note stands for the limit.
 const (
 	countsUnits uint8 = iota
 	StandsUnlimited
@@ -39,8 +39,8 @@ func (e *Entry) Standing() *account.Plan {
 	return e.Plan.Load()
 }
 
-// own makes LimitFor's answer the key's own limit, and returns its plan. The caller gives it to the entry if it counts. Call it
-// under e.mu.
+// own makes LimitFor's answer the key's own limit, and returns its plan. The caller gives it to the entry if it counts.
+// Call it under e.mu.
 func (e *Entry) own(at Place, now int64) *account.Plan {
 	e.Asks = e.Terms.Control.Questions.Next(at.from)
 	switch {
@@ -57,8 +57,8 @@ func (e *Entry) own(at Place, now int64) *account.Plan {
 	return at.Plan
 }
 
-// next returns the entry's next plan for an answer of LimitFor. If the limit has changed, the old one counts up to now. A limit
-// that replaces that of a call, or that SetLimit has replaced, counts as it always does. Call it under e.mu.
+// next returns the entry's next plan for an answer of LimitFor. If the limit has changed, the old one counts up to now.
+// A limit that replaces that of a call, or that SetLimit has replaced, counts as it always does. Call it under e.mu.
 func (e *Entry) next(p *account.Plan, now int64) *account.Plan {
 	old := e.Plan.Load()
 	switch {
@@ -77,8 +77,8 @@ func (e *Entry) next(p *account.Plan, now int64) *account.Plan {
 	return &turned
 }
 
-// AdaptBack is adapt to the plan of a call that has waited. If the key has got another limit meanwhile, the next call asks for
-// it. Call it under e.mu.
+// AdaptBack is adapt to the plan of a call that has waited. If the key has got another limit meanwhile, the next call
+// asks for it. Call it under e.mu.
 func (e *Entry) AdaptBack(p *account.Plan, now int64) {
 	if e.Plan.Load() != p {
 		e.Void()
@@ -106,8 +106,8 @@ func (e *Entry) VoidLocked() {
 	e.Void()
 }
 
-// asksAt returns the time (ns) by which the next call must take the slow path for the sake of LimitFor. A budget may be spent
-// for two ticks longer. Call it under e.mu.
+// asksAt returns the time (ns) by which the next call must take the slow path for the sake of LimitFor. A budget may be
+// spent for two ticks longer. Call it under e.mu.
 func (e *Entry) asksAt(now int64) int64 {
 	t := e.Terms
 	switch {

@@ -88,8 +88,8 @@ func (s *Store) Lookup(key string) *Entry {
 }
 
 // Add adds an entry unless its key is there already. If the shard is full, it evicts the entry whose noted use is the
-// oldest. If that may not go, it counts as used now, and the next one is tried. Add returns the entry that the key has now,
-// or nil when no entry could go. owing lists the entries that must pay before they can go.
+// oldest. If that may not go, it counts as used now, and the next one is tried. Add returns the entry that the key has
+// now, or nil when no entry could go. owing lists the entries that must pay before they can go.
 func (s *Store) Add(e *Entry, now int64) (got *Entry, owing []*Entry) {
 	sh, hash, have := s.lock(e.Name)
 	defer sh.mu.Unlock()
@@ -139,7 +139,8 @@ func (s *Store) Each(f func(*Entry)) {
 	}
 }
 
-// Sweep calls f for the entries that it meets, without a lock: for each one of which the chain stays as it is meanwhile.
+// Sweep calls f for the entries that it meets, without a lock: for each one of which the chain stays as it is
+// meanwhile.
 func (s *Store) Sweep(f func(*Entry)) {
 	for i := range s.shards {
 		for t, j := *s.shards[i].table.Load(), 0; j < len(t); j++ {
@@ -150,9 +151,10 @@ func (s *Store) Sweep(f func(*Entry)) {
 	}
 }
 
-// turnover measures how fast keys come. The fast path's use of a key is noted only when its budget ends. So the order of
-// eviction misses the uses of a budget while it is valid. A budget that is valid while one step of keys comes makes the
-// order wrong by that step. It counts from the first key: the first evictions need the order of the uses before them.
+// turnover measures how fast keys come. The fast path's use of a key is noted only when its budget ends. So the order
+// of eviction misses the uses of a budget while it is valid. A budget that is valid while one step of keys comes makes
+// the order wrong by that step. It counts from the first key: the first evictions need the order of the uses before
+// them.
 type turnover struct {
 	step  int64  // a 64th of the keys
 	void  func() // ends all budgets
@@ -161,8 +163,8 @@ type turnover struct {
 	took  atomic.Int64 // ns: duration of the last step; 0: none has ended
 }
 
-// came notes that a key came. If a step was shorter than the longest validity of a budget, and was the first or less than
-// half as long as the one before, came ends all budgets.
+// came notes that a key came. If a step was shorter than the longest validity of a budget, and was the first or less
+// than half as long as the one before, came ends all budgets.
 func (t *turnover) came(now int64) {
 	switch n := t.count.Add(1); {
 	case n == 1:
@@ -175,8 +177,8 @@ func (t *turnover) came(now int64) {
 	}
 }
 
-// notedBy returns the time, in ticks, by which a use of a key at now should be noted. It is now if a step is shorter than a
-// tick, which is the least validity of a budget.
+// notedBy returns the time, in ticks, by which a use of a key at now should be noted. It is now if a step is shorter
+// than a tick, which is the least validity of a budget.
 func (t *turnover) notedBy(now int64) int64 {
 	took, mark := t.took.Load(), t.mark.Load()
 	if took == 0 {

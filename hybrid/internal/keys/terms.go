@@ -18,8 +18,8 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// Terms is what the keys of one class of a limiter share: the source of their plans, clocks, counters, and where their syncs go. A key
-// knows its terms, and no limiter.
+// Terms is what the keys of one class of a limiter share: the source of their plans, clocks, counters, and where their
+// syncs go. A key knows its terms, and no limiter.
 type Terms struct {
 	Config
 	Name    string // of the limiter
@@ -59,8 +59,8 @@ func (t *Terms) Conditions(p *account.Plan, now int64) (c account.Conditions) {
 	return c
 }
 
-// setConditions is conditions for zero Conditions in place. It sets field by field, because a composite literal would be
-// made elsewhere and copied.
+// setConditions is conditions for zero Conditions in place. It sets field by field, because a composite literal would
+// be made elsewhere and copied.
 func (t *Terms) setConditions(c *account.Conditions, p *account.Plan, now int64) {
 	t.Pace.Event(p.Full)
 	c.Bucket, c.Window, c.Floor, c.Limit = p.Bucket, p.Window, p.Floor, p.Limit
@@ -125,8 +125,8 @@ func (t *Terms) grid() int64 { return max(1, int64(t.SyncInterval)/2) }
 func (t *Terms) Alone(tag int) bool { return t.Control.LocalOnly() || t.Broken(tag) }
 
 // ResetAfter returns the time until no unit counts as used. A negative remaining is debt. ends is the end of the
-// window, or the time at which a log is empty; 0: not known. Both are measured by the rough clock, which is up to a tick
-// behind, so their result is up to a tick too long.
+// window, or the time at which a log is empty; 0: not known. Both are measured by the rough clock, which is up to a
+// tick behind, so their result is up to a tick too long.
 func (t *Terms) ResetAfter(r *account.Plan, remaining, ends int64) time.Duration {
 	if r.Kind == algo.KindLog {
 		switch {
@@ -156,8 +156,8 @@ func (t *Terms) ResetAfter(r *account.Plan, remaining, ends int64) time.Duration
 	return r.Refilled(float64(min(remaining, r.Burst)))
 }
 
-// Fill completes the Result of a call for n units. To a caller that is denied, fewer than n units are left: by the view there may be
-// more, but those are in the hands of other processes, or it is their turn to ask.
+// Fill completes the Result of a call for n units. To a caller that is denied, fewer than n units are left: by the view
+// there may be more, but those are in the hands of other processes, or it is their turn to ask.
 func (t *Terms) Fill(res hybridlimit.Result, r *account.Plan, v account.Verdict, n int64) hybridlimit.Result {
 	res.Source = v.Source
 	res.Remaining = Remaining(v)

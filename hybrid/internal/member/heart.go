@@ -24,19 +24,21 @@ import (
 const (
 	// textTTL is the time for which Redis keeps the directory of the groups and their names without a heartbeat.
 	textTTL = 24 * time.Hour
-	// renewEvery is the time after which a process writes the names of its group again, and tells its settings again, so that they
-	// do not expire. It is jittered.
+	// renewEvery is the time after which a process writes the names of its group again, and tells its settings again,
+	// so that they do not expire. It is jittered.
 	renewEvery = time.Hour
 	// soonest is the least time from a heartbeat to one that is sent because keys are wanted.
 	soonest = PulseEvery / 2
-	// mostAsks is the most messages of one heartbeat. A second one is sent after another group of processes has appeared.
+	// mostAsks is the most messages of one heartbeat. A second one is sent after another group of processes has
+	// appeared.
 	mostAsks = 4
 	// mostBefore is the most groups that a heartbeat takes the process out of. In others it expires.
 	mostBefore = 8
 )
 
-// Heart tells the fleet once a second that this process is alive, with one message for all limiters of the hub. The processes
-// that have the same limiters form a group, which Redis counts. See docs/decisions/0042-one-heartbeat-for-a-hub.md.
+// Heart tells the fleet once a second that this process is alive, with one message for all limiters of the hub. The
+// processes that have the same limiters form a group, which Redis counts. See
+// docs/decisions/0042-one-heartbeat-for-a-hub.md.
 type Heart struct {
 	Pace     Pace
 	Wanted   Wanted
@@ -179,8 +181,8 @@ func (b *Heart) present() []*Party {
 	return slices.DeleteFunc(b.env.Limiters(), func(l *Party) bool { return l.Left.Load() })
 }
 
-// Leave takes limiters of this process out of their fleets, and waits for the heartbeat that says so. A heartbeat in flight would
-// bring the process back, so that one ends first.
+// Leave takes limiters of this process out of their fleets, and waits for the heartbeat that says so. A heartbeat in
+// flight would bring the process back, so that one ends first.
 func (b *Heart) Leave(limiters []*Party) {
 	if len(limiters) == 0 { // there may be no goroutine
 		return
@@ -200,9 +202,9 @@ func (b *Heart) Leave(limiters []*Party) {
 	}
 }
 
-// round sends a heartbeat. It asks again until the answer counts all groups that may share a limiter with this process. A count
-// without one of them would be too low, so it is not used. round returns the time of the last change of a setting, and false
-// without a count.
+// round sends a heartbeat. It asks again until the answer counts all groups that may share a limiter with this process.
+// A count without one of them would be too low, so it is not used. round returns the time of the last change of a
+// setting, and false without a count.
 func (b *Heart) round(ctx context.Context) (changed int64, ok bool) {
 	if name := b.as.Load(); name != b.name {
 		b.name, b.expires, b.in = name, 0, nil // the identity is new to Redis
@@ -239,8 +241,8 @@ func (b *Heart) round(ctx context.Context) (changed int64, ok bool) {
 	return 0, false
 }
 
-// send sends one message for a group and counts other groups. It returns the times of the hub's clock at which the message was sent
-// and answered, and false without an answer.
+// send sends one message for a group and counts other groups. It returns the times of the hub's clock at which the
+// message was sent and answered, and false without an answer.
 func (b *Heart) send(ctx context.Context, own, text string, others []string) (beat wire.Beat, sent, received int64, ok bool) {
 	p := b.pulse(own)
 	for _, id := range others {
@@ -330,8 +332,8 @@ func (b *Heart) end(ctx context.Context) {
 	b.in, b.expires = nil, 0
 }
 
-// exchange sends one message of the heartbeat's tag, unless the breaker is open. It returns the times of the hub's clock at which the
-// message was sent and answered.
+// exchange sends one message of the heartbeat's tag, unless the breaker is open. It returns the times of the hub's
+// clock at which the message was sent and answered.
 func (b *Heart) exchange(ctx context.Context, send func(context.Context) error) (sent, received int64, err error) {
 	call, ok := b.env.Breaker(b.env.Names.FleetTag()).Begin()
 	if !ok {
@@ -362,8 +364,8 @@ func (b *Heart) exchange(ctx context.Context, send func(context.Context) error) 
 // errOpen is the error of a message that was not sent, because the breaker is open.
 var errOpen = errors.New("hybrid: the breaker is open")
 
-// loadScript sends an empty batch, so that Redis has the batch script before the first sync needs it. In a cluster each other master
-// gets it with the first sync that it receives, at the cost of one round trip.
+// loadScript sends an empty batch, so that Redis has the batch script before the first sync needs it. In a cluster each
+// other master gets it with the first sync that it receives, at the cost of one round trip.
 func (b *Heart) loadScript(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, b.env.Timeout)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 
 const (
 	PulseEvery = census.Every
-	// crowd is the number of processes above which an idle hub beats less often, so that the idle processes of a fleet together
-	// send at most this many heartbeats a second.
+	// crowd is the number of processes above which an idle hub beats less often, so that the idle processes of a fleet
+	// together send at most this many heartbeats a second.
 	crowd = 500
 	// slowest is the longest time between two heartbeats. A heartbeat expires after three of them.
 	slowest = wire.MaxExpiry / 3
@@ -19,10 +19,10 @@ const (
 	idleAfter = 10 * time.Second
 )
 
-// Pace decides when a heartbeat is due. An idle hub in a large fleet beats less often than once a second. A hub is idle if no limiter
-// has had an event since every key became full. Such a hub owes no units and gives no credit, and a wiped Redis needs no state
-// from it. The count of a hub that beats less often is stale, so the hub gives no credit for 1.5 s after it wakes up: see
-// census.Stale.
+// Pace decides when a heartbeat is due. An idle hub in a large fleet beats less often than once a second. A hub is idle
+// if no limiter has had an event since every key became full. Such a hub owes no units and gives no credit, and a wiped
+// Redis needs no state from it. The count of a hub that beats less often is stale, so the hub gives no credit for 1.5 s
+// after it wakes up: see census.Stale.
 type Pace struct {
 	used  atomic.Bool   // there was an event since the last look
 	slow  atomic.Bool   // heartbeats are less frequent than one a second
@@ -54,7 +54,8 @@ func (p *Pace) Event(full int64) {
 	}
 }
 
-// due reports whether a heartbeat is due, in a fleet of n processes. It is called once a second, and before each heartbeat.
+// due reports whether a heartbeat is due, in a fleet of n processes. It is called once a second, and before each
+// heartbeat.
 func (p *Pace) due(now time.Time, n int64) bool {
 	if p.used.Swap(false) {
 		p.busy = now

@@ -79,8 +79,8 @@ func Size(all []*Party) int64 {
 }
 
 const (
-	// rollout is the time for which the processes of a limiter may have two limits without a log line: a rollout of another limit
-	// takes about as long.
+	// rollout is the time for which the processes of a limiter may have two limits without a log line: a rollout of
+	// another limit takes about as long.
 	rollout = time.Minute
 	// repeatOther is the time after which the line about them is repeated.
 	repeatOther = time.Hour
@@ -92,8 +92,8 @@ type otherLimit struct {
 	logged int64 // ns: the last line; 0: none
 }
 
-// compareLimits logs limiters for which other processes have another limit for longer than a rollout. Two programs that chose the
-// same prefix and name share the state of their keys without knowing it.
+// compareLimits logs limiters for which other processes have another limit for longer than a rollout. Two programs that
+// chose the same prefix and name share the state of their keys without knowing it.
 func (b *Heart) compareLimits(count groups.Count, ls []*Party) {
 	now := max(1, b.env.Clock.Now())
 	for _, l := range ls {
@@ -118,8 +118,8 @@ func (b *Heart) compareLimits(count groups.Count, ls []*Party) {
 	}
 }
 
-// terms returns what the names of the group of a process with these limiters say. With plain, or if the names would be too long,
-// they say no limits.
+// terms returns what the names of the group of a process with these limiters say. With plain, or if the names would be
+// too long, they say no limits.
 func (b *Heart) terms(ls []*Party) []string {
 	terms := make([]string, len(ls), 2*len(ls)+1)
 	for i, l := range ls {

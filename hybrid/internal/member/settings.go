@@ -13,18 +13,18 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// news is a hub's knowledge of the settings of its limiters: the fleets' switches and limits. Heartbeats tell only the time of the
-// last change of any setting of the deployment. After heartbeat.Again, settings must be told whatever that time, which may be lost
-// too. The heartbeat's goroutine owns it.
+// news is a hub's knowledge of the settings of its limiters: the fleets' switches and limits. Heartbeats tell only the
+// time of the last change of any setting of the deployment. After heartbeat.Again, settings must be told whatever that
+// time, which may be lost too. The heartbeat's goroutine owns it.
 type news struct {
 	known   bool
 	changed int64     // the time with which the settings were heard
 	renew   time.Time // tell them again then, so that they do not expire
 }
 
-// settle asks Redis for the settings of limiters, and tells Redis those that it may have lost: of all limiters after a change and
-// once in renewEvery, otherwise of new limiters. Without an answer it does so after the next heartbeat. Limiters are ready from then
-// on.
+// settle asks Redis for the settings of limiters, and tells Redis those that it may have lost: of all limiters after a
+// change and once in renewEvery, otherwise of new limiters. Without an answer it does so after the next heartbeat.
+// Limiters are ready from then on.
 func (b *Heart) settle(ctx context.Context, changed int64) {
 	n, all := &b.news, b.present()
 	every := b.Again.Swap(false) && slices.ContainsFunc(all, (*Party).hasSettings)
@@ -59,8 +59,8 @@ func (l *Party) hasSettings() bool {
 	return l.Control.HeardSwitch().At > 0 || l.Control.HeardLimit().At > 0 || l.Control.KeysVersion() > 0
 }
 
-// fleetSettings exchanges the fleet's settings of limiters with Redis, in one message. A limiter with other limits of keys costs one
-// more.
+// fleetSettings exchanges the fleet's settings of limiters with Redis, in one message. A limiter with other limits of
+// keys costs one more.
 func (b *Heart) fleetSettings(ctx context.Context, ls []*Party) (heard wire.Settings, ok bool) {
 	seen := make([]wire.Setting, len(ls))
 	for i, l := range ls {

@@ -8,8 +8,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// Wanted is the keys of windows that are used up, while other processes may hold some of their units in leases. The heartbeats carry
-// their marks: see docs/decisions/0065-units-that-others-want.md.
+// Wanted is the keys of windows that are used up, while other processes may hold some of their units in leases. The
+// heartbeats carry their marks: see docs/decisions/0065-units-that-others-want.md.
 type Wanted struct {
 	told chan struct{} // has room for one: there is a mark to tell
 
@@ -22,8 +22,8 @@ func newWanted() Wanted {
 	return Wanted{told: make(chan struct{}, 1), marks: map[string]struct{}{}}
 }
 
-// Tell makes the next heartbeat carry a mark, and makes it due soon. If a process has told the mark just now, the holders know it.
-// With too many marks it does nothing: the next refusal tells the key again.
+// Tell makes the next heartbeat carry a mark, and makes it due soon. If a process has told the mark just now, the
+// holders know it. With too many marks it does nothing: the next refusal tells the key again.
 func (w *Wanted) Tell(mark string) {
 	w.mu.Lock()
 	_, known := w.heard[mark]

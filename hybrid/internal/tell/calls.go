@@ -21,8 +21,8 @@ import (
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// tracedCaller gives each sync and each direct call a span. Spans follow OpenTelemetry's stable conventions for database
-// clients and their additions for Redis: the name is the command and the stored procedure. A key is never an
+// tracedCaller gives each sync and each direct call a span. Spans follow OpenTelemetry's stable conventions for
+// database clients and their additions for Redis: the name is the command and the stored procedure. A key is never an
 // attribute. The parent of a direct call is the caller's span. A sync serves many callers and has no parent.
 type tracedCaller struct {
 	next   ratesync.Caller

@@ -117,8 +117,8 @@ func rise(shown *atomic.Int64, n int64) int64 {
 	}
 }
 
-// denials returns the number of counted denials, those from budgets separately. A call for several units that is under way may
-// count in words once per unit, or not at all.
+// denials returns the number of counted denials, those from budgets separately. A call for several units that is under
+// way may count in words once per unit, or not at all.
 func (c *Counts) denials() (others, words int64) {
 	for src := range c.denied {
 		others += c.denied[src].Load()

@@ -12,8 +12,9 @@ const (
 	MsgMoreDenied = "hybridlimit: more denials"
 )
 
-// Denials bounds how often a denial is logged. It also counts the denials without a line of their own: each is in the "more" of
-// one later line. The fast path counts its denials in the budgets; they can be logged when the budgets have been taken back.
+// Denials bounds how often a denial is logged. It also counts the denials without a line of their own: each is in the
+// "more" of one later line. The fast path counts its denials in the budgets; they can be logged when the budgets have
+// been taken back.
 type Denials struct {
 	line *rate.Limiter // by the hub's clock
 
@@ -36,9 +37,9 @@ func (d *Denials) Due(now time.Time) bool {
 	return d.closed || d.line.TokensAt(now) > 1-1e-9
 }
 
-// Take returns the number of unlogged denials and marks them as logged. It returns false and marks nothing in two cases: the next
-// line is not due, or fewer than least denials from outside the budgets are unlogged. With least 1, the second case means that
-// another line has already counted the caller's denial. Call it without d.mu.
+// Take returns the number of unlogged denials and marks them as logged. It returns false and marks nothing in two
+// cases: the next line is not due, or fewer than least denials from outside the budgets are unlogged. With least 1, the
+// second case means that another line has already counted the caller's denial. Call it without d.mu.
 func (d *Denials) Take(c *Counts, least int64, now time.Time) (untold int64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

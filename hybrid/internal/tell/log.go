@@ -12,8 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/sometimes"
 )
 
-// LogEvery is the least time between two lines with the same message. A flapping Redis must not cause a line per
-// flap.
+// LogEvery is the least time between two lines with the same message. A flapping Redis must not cause a line per flap.
 const LogEvery = time.Second
 
 // Log writes a line when the hub's state changes, and never per decision.
@@ -117,8 +116,8 @@ func (s *Log) Breaker(which int, c breaker.Change, fellBack func() FellBack) {
 	}
 }
 
-// whyBroken returns the line for a hub that falls back by a cause while its process runs late by so much. From a quarter of
-// SyncTimeout on, the process, and not Redis, is the likely cause of late answers.
+// whyBroken returns the line for a hub that falls back by a cause while its process runs late by so much. From a
+// quarter of SyncTimeout on, the process, and not Redis, is the likely cause of late answers.
 func whyBroken(late, syncTimeout time.Duration, cause error) (msg string, attrs []any) {
 	if late < syncTimeout/4 || !tooLate(cause) {
 		return msgBroken, nil
@@ -126,8 +125,8 @@ func whyBroken(late, syncTimeout time.Duration, cause error) (msg string, attrs 
 	return msgStarved, []any{slog.Duration("late", late)}
 }
 
-// tooLate reports whether a failure is only that an answer came too late. A refused connection is one of Redis, also if a call
-// then waited for it in vain.
+// tooLate reports whether a failure is only that an answer came too late. A refused connection is one of Redis, also if
+// a call then waited for it in vain.
 func tooLate(cause error) bool {
 	var op *net.OpError
 	if errors.As(cause, &op) && !op.Timeout() {

@@ -196,8 +196,8 @@ func (m *Metrics) Close() error {
 	return m.reg.Unregister()
 }
 
-// This file gives the hubs of one MeterProvider different names. Otherwise their metrics without a policy would be one series, and a
-// reader would see only the last observation.
+// This file gives the hubs of one MeterProvider different names. Otherwise their metrics without a policy would be one
+// series, and a reader would see only the last observation.
 
 // hubNames holds the names of the open hubs.
 var hubNames = struct {
@@ -210,8 +210,9 @@ type hubName struct {
 	name     string
 }
 
-// named takes a name for a hub's metrics until release. If an open hub has that name, the new one gets a number. The numbers are the
-// same after each restart if the hubs are made in the same order. A provider that cannot be compared counts as a new one each time.
+// named takes a name for a hub's metrics until release. If an open hub has that name, the new one gets a number. The
+// numbers are the same after each restart if the hubs are made in the same order. A provider that cannot be compared
+// counts as a new one each time.
 func named(provider metric.MeterProvider, name string) (got string, release func()) {
 	if provider == nil || !reflect.ValueOf(provider).Comparable() {
 		return name, func() {}

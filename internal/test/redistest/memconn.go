@@ -214,9 +214,9 @@ func (s *stream) close() {
 	s.changed.Broadcast()
 }
 
-// setDeadline sets the read deadline. It returns false if the reading end is closed. The deadline is a flag that a timer
-// sets, not a comparison with the clock. With a comparison, a deadline without a monotonic reading might not have passed
-// yet when its timer fires, and the reader would never wake again.
+// setDeadline sets the read deadline. It returns false if the reading end is closed. The deadline is a flag that a
+// timer sets, not a comparison with the clock. With a comparison, a deadline without a monotonic reading might not have
+// passed yet when its timer fires, and the reader would never wake again.
 func (s *stream) setDeadline(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

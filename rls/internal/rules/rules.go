@@ -111,8 +111,9 @@ type Rule struct {
 	Quota          bool
 	DetailedMetric bool
 
-	// Of is the rule whose limit and counts the calls of a descriptor with a floor use; nil: the rule has a limit of its own.
-	// Limit, Name, Replaces and so on are those of Of. Shadow and Quota are set if one of the two descriptors sets them.
+	// Of is the rule whose limit and counts the calls of a descriptor with a floor use; nil: the rule has a limit of
+	// its own. Limit, Name, Replaces and so on are those of Of. Shadow and Quota are set if one of the two descriptors
+	// sets them.
 	Of    *Rule
 	Floor float64 // part of the burst that these calls leave to others, 0 to 0.5
 
@@ -127,7 +128,8 @@ type Match struct {
 	// texts. With a floor it is that of the descriptor with the limit. It has at most 200 bytes: a longer text is
 	// replaced by a hash of 128 bits.
 	Key string
-	// Metric is the name under which the rule service of Envoy counts: with the values that detailed_metric and value_to_metric add.
+	// Metric is the name under which the rule service of Envoy counts: with the values that detailed_metric and
+	// value_to_metric add.
 	Metric string
 }
 
