@@ -21,7 +21,7 @@ import (
 func callsRunning() int {
 	buf := make([]byte, 1<<20)
 	text := string(buf[:runtime.Stack(buf, true)])
-	return strings.Count(text, "runner.(*Gather).sendAll(") + strings.Count(text, "runner.(*Runner).within.func")
+	return strings.Count(text, "runner.(*Gather).send.func") + strings.Count(text, "runner.(*Runner).within.func")
 }
 
 func TestClosed(t *testing.T) {

@@ -46,3 +46,31 @@ func TestTestsInTheDocumentsExist(t *testing.T) {
 		t.Error("no document names a test")
 	}
 }
+
+// TestFilesInContributingExist checks that every Go and Lua file that CONTRIBUTING.md names exists: by its path, or by its name alone
+// in the folder of a row.
+func TestFilesInContributingExist(t *testing.T) {
+	names := map[string]bool{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			names[path], names[filepath.Base(path)] = true, true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`([\\w/.-]+\\.(?:go|lua))`").FindAllStringSubmatch(string(text), -1)
+	for _, m := range named {
+		if !names[m[1]] {
+			t.Errorf("CONTRIBUTING.md names %s, which does not exist", m[1])
+		}
+	}
+	if len(named) < 20 {
+		t.Errorf("CONTRIBUTING.md names %d files: has its table moved?", len(named))
+	}
+}
