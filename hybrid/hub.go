@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 
@@ -53,7 +54,7 @@ type Hub struct {
 	clocks   member.Clocks      // one per breaker
 	clock    *clock.Clock
 	log      *tell.Log
-	resync   *resync
+	resync   *keys.Resync
 	heart    *member.Heart
 	permits  *membership
 	metrics  *tell.Metrics
@@ -118,7 +119,11 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 		return nil, fmt.Errorf("hybrid: HubConfig.MeterProvider: %w", err)
 	}
 	h.caller = tell.Traced(tell.Timed{Next: calls, Times: &h.syncs, Metrics: h.metrics, Gone: &h.gone}, rdb, cfg.Functions, cfg.TracerProvider)
-	h.resync = newResync(h)
+	h.resync = keys.NewResync(keys.ResyncEnv{
+		Context: h.ctx, Clock: h.clock, Log: h.log, Servers: len(h.breakers), Server: h.server, Broken: h.broken,
+		Fleet: func() int64 { return member.Size(h.parties()) }, Each: h.each,
+		Enqueue: func(e *keys.Entry, due time.Time) { h.engine.Enqueue(e.Tag(), e, due) },
+	})
 	gather := keys.Tick
 	if only != "" {
 		gather = 0 // no other limiter comes
@@ -131,12 +136,12 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))
 		},
 		Watched:    h.watched,
-		OnRefusing: h.refusing, OnRenamed: h.renamed, OnLoss: h.resync.onLoss,
+		OnRefusing: h.refusing, OnRenamed: h.renamed, OnLoss: h.resync.OnLoss,
 	})
 	h.permits = newMembership(h)
 	h.heart = member.NewHeart(h.process, gather, member.Env{
 		Context: h.ctx, Clock: h.clock, Log: h.log, Names: h.names, Runner: h.runner, Engine: h.engine, Breaker: h.breaker, Clocks: &h.clocks,
-		Timeout: cfg.SyncTimeout, Permits: h.permits, Limiters: h.parties, Beat: h.beat, Return: h.returnWanted, Suspect: h.suspect,
+		Timeout: cfg.SyncTimeout, Permits: h.permits, Limiters: h.parties, Beat: h.beat, Return: h.returnWanted, Suspect: h.resync.Suspect,
 	})
 	if err := h.metrics.Register(h.observe); err != nil {
 		h.metrics.Release()
@@ -231,7 +236,7 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 			Name: cfg.Name, Clock: h.clock, Control: view, Store: keys.NewStore(cfg.MaxKeys, h.clock.Void), Log: h.log,
 			Hist: h.metrics.Histograms(v.attributes()...), Engine: h.engine, Names: h.names, Clocks: &h.clocks, Pace: &h.heart.Pace,
 			Fleet: &shared.party.Census, Shares: shares, Overflow: overflow, Broken: h.broken,
-			Lost:  func(tag int) int64 { return h.resync.lost[h.server(tag)].Load() },
+			Lost:  h.resync.LostAt,
 			Wants: h.heart.Wanted.Tell,
 		}
 		v.terms.Count.Born = h.clock.Now()
@@ -382,6 +387,13 @@ func (h *Hub) returnWanted(marks map[string]bool) {
 				e.WantedElsewhere()
 			}
 		})
+	}
+}
+
+// each calls f for every key of all limiters, outside the locks of the shards.
+func (h *Hub) each(f func(*keys.Entry)) {
+	for _, l := range h.all() {
+		l.each(f)
 	}
 }
 

@@ -45,14 +45,14 @@ func BenchmarkResyncPlan(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for range b.N {
-				h.resync.plan(lost)
+				h.resync.Plan(lost)
 			}
 			keys := 0
-			for _, g := range h.resync.work {
-				keys += len(g.entries)
+			for _, g := range h.resync.Work {
+				keys += len(g.Entries)
 			}
 			b.ReportMetric(float64(keys), "keys")
-			h.resync.work = nil
+			h.resync.Work = nil
 		})
 	}
 }

@@ -210,7 +210,7 @@ func (h *Hub) Close() error {
 	}
 	h.cancel()
 	h.wg.Wait()
-	h.resync.close()
+	h.resync.Close()
 	h.engine.Close()
 	h.runner.Close()
 	h.clock.Close()

@@ -1,16 +1,13 @@
-package hybrid
+package keys
 
 import (
+	"context"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
-
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 
@@ -36,10 +33,10 @@ const (
 	resyncGather = time.Millisecond
 )
 
-// resync sends Redis this process's views of its keys after Redis has lost them. It sends no owed units. Redis keeps
+// Resync sends Redis this process's views of its keys after Redis has lost them. It sends no owed units. Redis keeps
 // the lower level of the two. So a resync restores the use of the whole fleet, and changes nothing if nothing was lost.
-type resync struct {
-	hub  *Hub
+type Resync struct {
+	env  ResyncEnv
 	lost []atomic.Int64 // by server: ns at which the last loss was noticed; 0: never
 
 	mu      sync.Mutex   // guards the fields below, up to wg
@@ -49,7 +46,7 @@ type resync struct {
 	wg      sync.WaitGroup
 
 	// The rest belongs to the goroutine.
-	work  []resyncGroup
+	Work  []resyncGroup
 	again time.Time     // earliest time of the next pass over the keys
 	ahead time.Duration // Redis's time used in advance; negative: saved
 }
@@ -57,22 +54,39 @@ type resync struct {
 // resyncGroup holds keys of one server that go in one message.
 type resyncGroup struct {
 	server  int
-	entries []*keys.Entry
+	Entries []*Entry
 }
 
 func (g resyncGroup) cost() time.Duration {
-	return resyncMessage + time.Duration(len(g.entries))*resyncOp
+	return resyncMessage + time.Duration(len(g.Entries))*resyncOp
 }
 
-func newResync(h *Hub) *resync {
-	return &resync{hub: h, lost: make([]atomic.Int64, len(h.breakers)), servers: map[int]bool{}}
+// ResyncEnv is what a resync needs of its hub.
+type ResyncEnv struct {
+	Context context.Context // ends with Close
+	Clock   *clock.Clock
+	Log     *tell.Log
+	Servers int                     // that the hub tells apart
+	Server  func(tag int) int       // the index of a tag's server
+	Broken  func(server int) bool   // Redis does not answer
+	Fleet   func() int64            // the largest N of the hub's limiters
+	Each    func(func(*Entry))      // calls a function for every key of the hub
+	Enqueue func(*Entry, time.Time) // syncs a key at a time
 }
 
-// onLoss is called by the sync engine when a tag has lost its state, or may have. Syncs that the engine settles after
+// NewResync returns the resync of a hub. It has no goroutine until Redis has lost something.
+func NewResync(env ResyncEnv) *Resync {
+	return &Resync{env: env, lost: make([]atomic.Int64, env.Servers), servers: map[int]bool{}}
+}
+
+// LostAt returns the time (ns) at which the last loss of the server of a tag was noticed; 0: never.
+func (r *Resync) LostAt(tag int) int64 { return r.lost[r.env.Server(tag)].Load() }
+
+// OnLoss is called by the sync engine when a tag has lost its state, or may have. Syncs that the engine settles after
 // this call are no older than the loss.
-func (r *resync) onLoss(tag int, sure bool) {
-	server := r.hub.server(tag)
-	r.lost[server].Store(r.hub.clock.Now())
+func (r *Resync) OnLoss(tag int, sure bool) {
+	server := r.env.Server(tag)
+	r.lost[server].Store(r.env.Clock.Now())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -86,8 +100,8 @@ func (r *resync) onLoss(tag int, sure bool) {
 	}
 }
 
-// close stops the goroutine for good. Call it after the hub's context has ended.
-func (r *resync) close() {
+// Close stops the goroutine for good. Call it after the hub's context has ended.
+func (r *Resync) Close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
@@ -95,7 +109,7 @@ func (r *resync) close() {
 }
 
 // run handles losses until there are none.
-func (r *resync) run() {
+func (r *Resync) run() {
 	defer r.wg.Done()
 	last := time.Now()
 	timer := time.NewTimer(rand.N(resyncWithin))
@@ -103,20 +117,20 @@ func (r *resync) run() {
 	for {
 		select {
 		case <-timer.C:
-		case <-r.hub.ctx.Done():
+		case <-r.env.Context.Done():
 			return
 		}
 		now := time.Now()
 		if !now.Before(r.again) {
 			if lost := r.take(); len(lost) > 0 {
-				r.plan(lost)
+				r.Plan(lost)
 				r.again = time.Now().Add(max(resyncWithin, 4*time.Since(now)))
 			}
 		}
-		r.ahead = max(-resyncSaved, r.ahead-now.Sub(last)/time.Duration(resyncPart*member.Size(r.hub.parties())))
+		r.ahead = max(-resyncSaved, r.ahead-now.Sub(last)/time.Duration(resyncPart*r.env.Fleet()))
 		last = now
 		r.send()
-		if len(r.work) == 0 && r.rest() {
+		if len(r.Work) == 0 && r.rest() {
 			return
 		}
 		timer.Reset(time.Duration(clock.Jitter(int64(resyncTick))))
@@ -124,7 +138,7 @@ func (r *resync) run() {
 }
 
 // take returns the servers that were lost since the last call.
-func (r *resync) take() map[int]bool {
+func (r *Resync) take() map[int]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lost := r.servers
@@ -133,32 +147,30 @@ func (r *resync) take() map[int]bool {
 }
 
 // rest reports whether the goroutine may end.
-func (r *resync) rest() bool {
+func (r *Resync) rest() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.running = len(r.servers) > 0
 	return !r.running
 }
 
-// plan groups the keys of the lost servers into messages.
-func (r *resync) plan(lost map[int]bool) {
-	r.work = slices.DeleteFunc(r.work, func(g resyncGroup) bool { _, again := lost[g.server]; return again })
-	byServer, told := map[int][]*keys.Entry{}, 0
-	for _, l := range r.hub.all() {
-		l.each(func(e *keys.Entry) {
-			server := r.hub.server(e.Tag())
-			if _, ok := lost[server]; ok && e.Tells(r.lost[server].Load()) {
-				byServer[server] = append(byServer[server], e)
-				told++
-			}
-		})
-	}
+// Plan groups the keys of the lost servers into messages.
+func (r *Resync) Plan(lost map[int]bool) {
+	r.Work = slices.DeleteFunc(r.Work, func(g resyncGroup) bool { _, again := lost[g.server]; return again })
+	byServer, told := map[int][]*Entry{}, 0
+	r.env.Each(func(e *Entry) {
+		server := r.env.Server(e.Tag())
+		if _, ok := lost[server]; ok && e.Tells(r.lost[server].Load()) {
+			byServer[server] = append(byServer[server], e)
+			told++
+		}
+	})
 	for server, entries := range byServer {
 		for group := range slices.Chunk(entries, wire.MaxOps) {
-			r.work = append(r.work, resyncGroup{server, group})
+			r.Work = append(r.Work, resyncGroup{server, group})
 		}
 	}
-	rand.Shuffle(len(r.work), func(i, j int) { r.work[i], r.work[j] = r.work[j], r.work[i] })
+	rand.Shuffle(len(r.Work), func(i, j int) { r.Work[i], r.Work[j] = r.Work[j], r.Work[i] })
 	var sure []int
 	for server, is := range lost {
 		if is {
@@ -168,46 +180,44 @@ func (r *resync) plan(lost map[int]bool) {
 	if len(sure) > 0 {
 		slices.Sort(sure)
 		attrs := []any{slog.Int("keys", told)}
-		if len(r.hub.breakers) > 1 {
+		if r.env.Servers > 1 {
 			attrs = append(attrs, slog.Any("tags", sure))
 		}
-		r.hub.log.Event(tell.MsgLost, attrs...)
+		r.env.Log.Event(tell.MsgLost, attrs...)
 	}
 }
 
 // send queues the messages that are due. Those to a Redis that does not answer wait.
-func (r *resync) send() {
-	for range len(r.work) {
+func (r *Resync) send() {
+	for range len(r.Work) {
 		if r.ahead > 0 {
 			return
 		}
-		g := r.work[0]
-		r.work[0] = resyncGroup{}
-		r.work = r.work[1:]
-		if r.hub.broken(g.server) {
-			r.work = append(r.work, g)
+		g := r.Work[0]
+		r.Work[0] = resyncGroup{}
+		r.Work = r.Work[1:]
+		if r.env.Broken(g.server) {
+			r.Work = append(r.Work, g)
 			continue
 		}
 		lost, due := r.lost[g.server].Load(), time.Now().Add(resyncGather)
-		for _, e := range g.entries {
+		for _, e := range g.Entries {
 			if e.Resync(lost) {
-				r.hub.engine.Enqueue(e.Tag(), e, due)
+				r.env.Enqueue(e, due)
 			}
 		}
 		r.ahead += g.cost()
 	}
 }
 
-// suspect syncs one key of each server after Redis has forgotten a heartbeat. The answers show whether their data was
+// Suspect syncs one key of each server after Redis has forgotten a heartbeat. The answers show whether their data was
 // lost too. So a process notices a loss even if it decides nothing and has nothing to sync.
-func (h *Hub) suspect() {
-	now, asked := h.clock.Now(), make(map[int]bool, len(h.breakers))
-	for _, l := range h.all() {
-		l.each(func(e *keys.Entry) {
-			if server := h.server(e.Tag()); !asked[server] && e.Resync(now) {
-				asked[server] = true
-				h.engine.Enqueue(e.Tag(), e, time.Now().Add(rand.N(resyncWithin)))
-			}
-		})
-	}
+func (r *Resync) Suspect() {
+	now, asked := r.env.Clock.Now(), make(map[int]bool, r.env.Servers)
+	r.env.Each(func(e *Entry) {
+		if server := r.env.Server(e.Tag()); !asked[server] && e.Resync(now) {
+			asked[server] = true
+			r.env.Enqueue(e, time.Now().Add(rand.N(resyncWithin)))
+		}
+	})
 }
