@@ -217,9 +217,6 @@ func (l *Limiter) tally(res hybridlimit.Result, n int64) hybridlimit.Result {
 	return l.control.Shadowed(res, n)
 }
 
-// born returns the time at which the limiter was made, on the hub's clock.
-func (l *Limiter) born() int64 { return l.terms.Count.Born }
-
 // limitFor returns the limit of a key, as a call without a limit would get it.
 func (l *Limiter) limitFor(key string) hybridlimit.Limit {
 	limit, _ := l.control.LimitFor(key)
