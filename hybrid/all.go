@@ -85,7 +85,7 @@ type part struct {
 	source hybridlimit.Source
 	due    int64 // ns: when the queue serves the paid units
 	paid   bool  // Redis has granted the units for this call
-	spare  bool  // memory has no room for the key and Redis is away: see withoutMemory
+	spare  bool  // memory has no room for the key and Redis is away: see keys.Terms.WithoutMemory
 
 	exactly bool    // Redis makes every decision
 	back    algo.Op // gives back the units that Redis granted to a part with exactly

@@ -135,7 +135,7 @@ func (l *ConcurrencyLimiter) AcquireN(ctx context.Context, key string, n int64) 
 
 // take is the fast path: the permits of the key are at hand. It returns nil if acquire must decide; res has no meaning
 // then. It reads no clock: the membership holds until an epoch, as the budgets of a Limiter do. The answer is written
-// in place: see Limiter.common.
+// in place: see keys.Terms.Common.
 func (l *ConcurrencyLimiter) take(ctx context.Context, key string, n int64, res *hybridlimit.Result) *permitEntry {
 	b := l.base
 	st := b.hub.permits.standing.Load()

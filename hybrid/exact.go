@@ -272,7 +272,7 @@ func (l *Limiter) aboveHere(ctx context.Context, e *keys.Entry, r *account.Plan,
 	known := e.Account.Viewed() || ev.Conditions.Broken
 	v := ev.End(account.Verdict{})
 	if known {
-		if res.Remaining = keys.Remaining(v); res.Remaining == 0 { // a call for one unit would be denied: see fill
+		if res.Remaining = keys.Remaining(v); res.Remaining == 0 { // a call for one unit would be denied: see keys.Terms.Fill
 			v.Left = min(v.Left, 0)
 		}
 		res.ResetAfter = l.terms.ResetAfter(r, v.Left, v.Ends)

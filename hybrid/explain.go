@@ -206,7 +206,8 @@ func are(n int64) string {
 // overflowQuiet is the least time between two lines about the overflow of one limiter.
 const overflowQuiet = 10 * time.Second
 
-// explainOverflow explains a decision without Redis for a key for which memory has no room: see withoutMemory.
+// explainOverflow explains a decision without Redis for a key for which memory has no room: see
+// keys.Terms.WithoutMemory.
 func (x *explanation) explainOverflow(why string) {
 	const full = "the fallback (%v) decides since %s, and memory is full of keys that owe: there is none to count this one in"
 	policy, t := x.l.control.Fallback(), x.conditions.Fallback

@@ -205,8 +205,8 @@ func (x *explanation) look(key string) {
 	x.standing, x.asks = e.Standing(), e.Asks.Due(x.l.hub.clock.Now())
 }
 
-// adapt gives the copy the plan that the next call without a limit would give the key: see lockBy, and exactRange for
-// keys that Redis decides.
+// adapt gives the copy the plan that the next call without a limit would give the key: see keys.Terms.LockBy, and
+// exactRange for keys that Redis decides.
 func (x *explanation) adapt() {
 	x.plan = x.at.Plan
 	if !x.known {

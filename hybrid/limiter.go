@@ -156,7 +156,8 @@ func (l *Limiter) shut() {
 	l.bookings.close()
 }
 
-// Allow is AllowN with a cost of 1. The code is repeated rather than called, because it is the fast path: see common.
+// Allow is AllowN with a cost of 1. The code is repeated rather than called, because it is the fast path: see
+// keys.Terms.Common.
 func (l *Limiter) Allow(ctx context.Context, key string) (res hybridlimit.Result, err error) {
 	if e := l.terms.Store.Get(key); e != nil {
 		if r := e.Plan.Load(); r.From != account.FromCall && l.terms.Common(e, r, 1, &res) {
@@ -248,7 +249,7 @@ type Key struct {
 // the next call. Key does not check the key: with an invalid key each call of the handle returns the error.
 func (l *Limiter) Key(key string) *Key { return &Key{l: l, key: strings.Clone(key)} }
 
-// Allow is AllowN with a cost of 1. It is written out: see Limiter.common.
+// Allow is AllowN with a cost of 1. It is written out: see keys.Terms.Common.
 func (k *Key) Allow(ctx context.Context) (res hybridlimit.Result, err error) {
 	if e := k.e.Load(); e != nil {
 		if r := e.Plan.Load(); r.From != account.FromCall && k.l.terms.Common(e, r, 1, &res) {

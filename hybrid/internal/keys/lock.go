@@ -61,7 +61,7 @@ func (t *Terms) LockAt(key string, at Place) (*Entry, hybridlimit.Result, error)
 	return e, res, err
 }
 
-// LockBy implements lock and lockAt. known is the place of the key, or nil. LockBy also returns the plan under which
+// LockBy implements Lock and LockAt. known is the place of the key, or nil. LockBy also returns the plan under which
 // the call is decided. This is the entry's plan, except for a limit that counts nothing. An entry never adopts such a
 // limit: its owed units must be paid under the limit by which they were counted.
 func (t *Terms) LockBy(key string, given *account.Plan, known *Place) (*Entry, *account.Plan, hybridlimit.Result, error) {
@@ -107,7 +107,7 @@ func (t *Terms) LockBy(key string, given *account.Plan, known *Place) (*Entry, *
 		}
 		e.Lock()
 		switch {
-		case t.Control.Closed.Load(): // checked under the lock: see writeOff
+		case t.Control.Closed.Load(): // checked under the lock: see Entry.WriteOff
 			e.Unlock()
 			return nil, nil, res, hybridlimit.ErrClosed
 		case e.Dead():

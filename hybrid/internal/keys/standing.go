@@ -18,7 +18,7 @@ type renewal struct {
 // answers reports whether there is an answer for the entry, and no newer question. Call it under e.mu.
 func (r *renewal) answers(e *Entry) bool { return r.e == e && r.at.from.Asked && e.Asks == r.next }
 
-// The notes of entry.asks. LimitFor may answer with a limit that counts nothing for a key that has an account. The
+// The notes of Entry.Asks. LimitFor may answer with a limit that counts nothing for a key that has an account. The
 // account keeps its plan, and the note stands for the limit.
 const (
 	countsUnits uint8 = iota

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// table finds entries without a lock: it is a hash table whose chains go through entry.chain. A writer holds the lock
+// table finds entries without a lock: it is a hash table whose chains go through Entry.chain. A writer holds the lock
 // of the shard. A reader may miss an entry while another one of its chain moves or goes, so one that finds nothing must
 // look again under the lock. One that finds an entry which was just evicted learns this from the entry, because its
 // budget is void. docs/decisions/0059-lru-and-rate-come-back.md has the alternatives.

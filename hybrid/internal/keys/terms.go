@@ -53,7 +53,7 @@ type Config struct {
 	Subject       func(key string) string
 }
 
-// Conditions returns the conditions of an event of a key. entry.conditions adds the conditions that depend on the tag.
+// Conditions returns the conditions of an event of a key. Entry.Conditions adds the conditions that depend on the tag.
 func (t *Terms) Conditions(p *account.Plan, now int64) (c account.Conditions) {
 	t.setConditions(&c, p, now)
 	return c

@@ -7,9 +7,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
-// Common is the fast path. It returns false when the slow path must decide; res has no meaning then. Its decisions
-// are counted later, when the budget is taken back: see drained. A valid budget implies that the limiter is open,
-// that the entry's plan is current, and that no switch decides.
+// Common is the fast path. It returns false when the slow path must decide; res has no meaning then. Its decisions are
+// counted later, when the budget is taken back: see tell.Counts.Drained. A valid budget implies that the limiter is
+// open, that the entry's plan is current, and that no switch decides.
 //
 // The answer is written in place, field by field, before the atomic operation on the budget. That operation waits
 // until earlier writes have reached the cache. The rejected alternative copies the answer in pieces larger than the
@@ -37,7 +37,7 @@ func (t *Terms) Common(e *Entry, r *account.Plan, n int64, res *hybridlimit.Resu
 			res.RetryAfter = t.RetryFromWord(e, r, n)
 			if r.Window.Period == 0 { // resetAfter, inlined
 				left := e.units(r, t.Clock)
-				if left >= float64(n) { // see fill
+				if left >= float64(n) { // see Fill
 					left = float64(n - 1)
 				}
 				res.ResetAfter = r.Refilled(left)
