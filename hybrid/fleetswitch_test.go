@@ -287,9 +287,7 @@ func TestFleetSwitchFromTheFutureIsTakenBack(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := redistest.NewBubble(t)
-				ls := []*hybrid.Limiter{
-					newLimiter(t, b.Client(nil), still(100), hybrid.Config{}), newLimiter(t, b.Client(nil), still(100), hybrid.Config{}),
-				}
+				var ls []*hybrid.Limiter
 				hears := func(when string, want hybrid.Switch) {
 					t.Helper()
 					time.Sleep(2100 * time.Millisecond)
@@ -304,15 +302,17 @@ func TestFleetSwitchFromTheFutureIsTakenBack(t *testing.T) {
 					ahead = time.Now().Add(time.Hour).UnixMicro()
 				}
 				names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
-				// The heartbeat of a new process may come at the same instant. So the switch is there before the time of the
-				// last change is gone: a process that looked in between would have no reason to look again.
 				poison := func() {
-					if err := b.Mini.Set(names.Switch(ls[0].Name()), fmt.Sprintf("1 %d %d", hybrid.SwitchAllowAll, ahead)); err != nil {
+					if err := b.Mini.Set(names.Switch("api"), fmt.Sprintf("1 %d %d", hybrid.SwitchAllowAll, ahead)); err != nil {
 						t.Fatal(err)
 					}
 					b.Mini.Del(names.Changed()) // processes then look at all settings
 				}
+				// Before the processes: one that has looked already has no reason to look again until a time of the last change is gone.
 				poison()
+				for range 2 {
+					ls = append(ls, newLimiter(t, b.Client(nil), still(100), hybrid.Config{Name: "api"}))
+				}
 				hears("poisoned", hybrid.SwitchAllowAll)
 				flipFleet(t, ls[0], hybrid.SwitchNormal)
 				hears("taken back", hybrid.SwitchNormal)
