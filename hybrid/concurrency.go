@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
-	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
-	"github.com/hybridlimit/hybridlimit/internal/permits"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/inflight"
+	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/classes"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
 // ConcurrencyLimiter limits the calls that run at once in a whole fleet, for many
@@ -37,30 +36,13 @@ import (
 //   - Redis evicts a key, or fails over and loses writes;
 //   - processes have different limits: then the largest counts.
 type ConcurrencyLimiter struct {
-	base    *Limiter // name, limits, switches, settings, fleet, counters; it decides nothing
-	wait    time.Duration
-	exact   bool
-	most    int64 // ConcurrencyConfig.MaxKeys
-	seed    maphash.Seed
-	shards  []permitShard
-	floor   int64        // ConcurrencyConfig.FallbackFloor
-	floored atomic.Int32 // floorDue, floorSaid, or 0: it has raised no share since Redis answered
-	keys    atomic.Int64 // in all shards
-	room    atomic.Bool  // a key has come to be unused since makeRoom has looked at all of them
+	*base
+	in *inflight.Limiter
 }
 
 var (
 	_ hybridlimit.Acquirer  = (*ConcurrencyLimiter)(nil)
 	_ hybridlimit.Describer = (*ConcurrencyLimiter)(nil)
-)
-
-const (
-	// permitShards is the number of shards of a limiter: a power of two.
-	permitShards = 64
-	// unlimited is the number of permits of Unlimited. Other limits have fewer.
-	unlimited = math.MaxInt64
-	// permitHint is the RetryAfter of a denial. The end of a call is not known before.
-	permitHint = time.Second
 )
 
 // Concurrency adds a limiter of calls in flight to the hub: a limit of hybridlimit.Concurrent, Unlimited or Blocked. It
@@ -73,23 +55,24 @@ func (h *Hub) Concurrency(limit hybridlimit.Limit, cfg ConcurrencyConfig) (*Conc
 	if err := errors.Join(cfg.violations(limit).Err("hybrid"), counted(limit)); err != nil {
 		return nil, err
 	}
-	l := &ConcurrencyLimiter{
-		wait: cfg.MaxWait, exact: cfg.Mode == ModeExact, floor: cfg.FallbackFloor, most: int64(cfg.MaxKeys),
-		seed: maphash.MakeSeed(), shards: make([]permitShard, permitShards),
-	}
-	if l.most == 0 {
-		l.most = defaultMaxKeys
-	}
-	if l.floor == 0 {
-		l.floor = 1
-	}
-	for i := range l.shards {
-		l.shards[i].keys = map[uint64]*permitEntry{}
-	}
-	if _, err := h.limiter(limit, cfg.base(), l); err != nil { // sets l.base
+	cfg = cfg.withDefaults()
+	b, views, err := h.prepare(limit, control.Config{
+		Name: cfg.Name, InFlight: true, Mode: account.Mode(cfg.Mode), Fallback: fallback.Policy(cfg.Fallback), Shadow: cfg.Shadow, LimitFor: cfg.LimitFor,
+	}, classes.Of(nil), control.Hooks{
+		VoidKeys: func() {}, Resumed: func() {}, Relimited: h.permits.Changed, Switched: h.permits.LookAgain,
+	})
+	if err != nil {
 		return nil, err
 	}
-	return l, nil
+	b.maxKey, b.party.Sized = cfg.MaxKeyBytes, func(int64) {}
+	b.calls = &ConcurrencyLimiter{base: b, in: h.permits.New(inflight.Config{
+		Name: cfg.Name, Exact: cfg.Mode == ModeExact, MaxWait: cfg.MaxWait, MaxKeys: int64(cfg.MaxKeys), MaxKeyBytes: cfg.MaxKeyBytes,
+		Floor: cfg.FallbackFloor, Subject: cfg.Subject,
+	}, views[0], b.party, func() { h.forget(b) })}
+	if err := h.enter(b); err != nil {
+		return nil, err
+	}
+	return b.calls, nil
 }
 
 // Allow returns hybridlimit.ErrUnsupported: use Acquire.
@@ -106,10 +89,10 @@ var errHold = fmt.Errorf("hybrid: %w: a permit is held while the call runs: use 
 
 // Acquire is AcquireN with one permit.
 func (l *ConcurrencyLimiter) Acquire(ctx context.Context, key string) (p hybridlimit.Permit, res hybridlimit.Result, err error) {
-	if e := l.take(ctx, key, 1, &res); e != nil {
-		return hybridlimit.NewPermit(e, 1), res, nil
+	if held := l.in.Take(ctx, key, 1, &res); held != nil {
+		return hybridlimit.NewPermit(held, 1), res, nil
 	}
-	return l.acquire(ctx, key, 1)
+	return l.in.Acquire(ctx, key, 1)
 }
 
 // AcquireN acquires n permits of key, all or none, for one call. If this process holds them, that needs no message.
@@ -127,266 +110,31 @@ func (l *ConcurrencyLimiter) Acquire(ctx context.Context, key string) (p hybridl
 // The errors are hybridlimit.ErrEmptyKey, ErrKeyTooLong, ErrCost, ErrClosed, ErrTooManyKeys, the error of ctx, and the
 // *hybridlimit.InvalidError of a limit from LimitFor. Nothing is held then.
 func (l *ConcurrencyLimiter) AcquireN(ctx context.Context, key string, n int64) (p hybridlimit.Permit, res hybridlimit.Result, err error) {
-	if e := l.take(ctx, key, n, &res); e != nil {
-		return hybridlimit.NewPermit(e, n), res, nil
+	if held := l.in.Take(ctx, key, n, &res); held != nil {
+		return hybridlimit.NewPermit(held, n), res, nil
 	}
-	return l.acquire(ctx, key, n)
-}
-
-// take is the fast path: the permits of the key are at hand. It returns nil if acquire must decide; res has no meaning
-// then. It reads no clock: the membership holds until an epoch, as the budgets of a Limiter do. The answer is written
-// in place: see keys.Terms.Common.
-func (l *ConcurrencyLimiter) take(ctx context.Context, key string, n int64, res *hybridlimit.Result) *permitEntry {
-	b := l.base
-	st := b.hub.permits.standing.Load()
-	if b.clock.Epoch() > st.good || n < 1 || b.control.Keyed() || b.control.Canary() || ctx.Err() != nil {
-		return nil
-	}
-	s, hash := l.shard(key)
-	s.mu.Lock() // Close visits the shards after it has closed the base, so no call begins after a Close
-	e := s.find(hash, key)
-	if e == nil || b.control.Wordless() || e.limit != b.control.Plan().Burst || !e.Take(st.Session, n) {
-		s.mu.Unlock()
-		return nil
-	}
-	s.taken++
-	s.passed += n
-	res.Limit, res.Remaining = e.limit, e.left()
-	s.mu.Unlock()
-	res.Allowed, res.Granted, res.Source, res.Policy = true, n, hybridlimit.SourceLease, b.cfg.Name
-	return e
-}
-
-// acquire is AcquireN off the fast path.
-func (l *ConcurrencyLimiter) acquire(ctx context.Context, key string, n int64) (hybridlimit.Permit, hybridlimit.Result, error) {
-	if err := ctx.Err(); err != nil {
-		return hybridlimit.Permit{}, hybridlimit.Result{}, err
-	}
-	b := l.base
-	if err := b.check(key, n); err != nil {
-		return hybridlimit.Permit{}, hybridlimit.Result{}, err
-	}
-	if res, ok := b.decidedBySwitch(n); ok {
-		return free(res, n)
-	}
-	most, own, err := l.limitOf(key)
-	switch {
-	case err != nil:
-		return hybridlimit.Permit{}, hybridlimit.Result{}, err
-	case most == unlimited:
-		l.retune(key, most, own)
-		return l.decide(nil, hybridlimit.Result{Allowed: true, Limit: most, Remaining: most, Source: hybridlimit.SourceStatic}, n)
-	case n > most:
-		l.retune(key, most, own)
-		return l.decide(nil, hybridlimit.Result{Limit: most, RetryAfter: hybridlimit.Never, Source: hybridlimit.SourceStatic}, n)
-	}
-	b.hub.heart.Pace.Event(0)
-	e, err := l.entry(key)
-	if err != nil {
-		return hybridlimit.Permit{}, hybridlimit.Result{}, err
-	}
-	now := b.clock.Now()
-	tuned := e.tune(most, own, now)
-	c := l.conditions(e, now)
-	how := e.Acquire(&c, n, now)
-	if how == permits.Waits {
-		w := &permitCall{ready: make(chan struct{})}
-		w.N, w.Once, w.Caller = n, l.wait == 0, w
-		e.Wait(&w.Waiter)
-		e.turn(now)
-		return l.await(ctx, e, w)
-	}
-	res := hybridlimit.Result{Allowed: true, Limit: most, Remaining: e.left(), Source: hybridlimit.SourceLease}
-	if how == permits.Fallback {
-		res.Source = hybridlimit.SourceFallback
-	}
-	if tuned || how == permits.Fallback {
-		e.turn(now)
-	} else {
-		e.shard.mu.Unlock()
-	}
-	return l.decide(e, res, n)
-}
-
-// decide completes the answer to a call of n permits, and counts it. e has the permits of a call that is admitted; nil:
-// none are counted.
-func (l *ConcurrencyLimiter) decide(e *permitEntry, res hybridlimit.Result, n int64) (hybridlimit.Permit, hybridlimit.Result, error) {
-	b := l.base
-	res.Policy = b.cfg.Name
-	b.terms.Count.Decided(res.Source, res.Allowed, n)
-	if !res.Allowed {
-		return free(b.control.Shadowed(res, n), n)
-	}
-	res.Granted = n
-	if e == nil {
-		return free(res, n)
-	}
-	return hybridlimit.NewPermit(e, n), res, nil
-}
-
-// free returns an answer with a permit that is of no key, if the call is admitted.
-func free(res hybridlimit.Result, n int64) (hybridlimit.Permit, hybridlimit.Result, error) {
-	if !res.Allowed {
-		return hybridlimit.Permit{}, res, nil
-	}
-	return hybridlimit.NewPermit(uncountedPermits{}, n), res, nil
-}
-
-// uncountedPermits holds the permits of calls that no limit counts: under Unlimited, shadow and SwitchAllowAll.
-type uncountedPermits struct{}
-
-func (uncountedPermits) ReleasePermits(int64) {}
-
-// limitOf returns the permits of a key, and whether they are the key's own by LimitFor. It runs a callback of the user.
-func (l *ConcurrencyLimiter) limitOf(key string) (most int64, own bool, err error) {
-	b := l.base
-	limit, own := b.control.LimitFor(key)
-	if !own {
-		return limit.BurstSize(), false, nil
-	}
-	var bad hybridlimit.Violations
-	bad.AddLimit(limit)
-	control.AddRate(&bad, "Limit", limit)
-	if err := bad.Err("hybrid"); err != nil {
-		b.terms.Count.BadLimits.Add(1)
-		return 0, false, fmt.Errorf("hybrid: ConcurrencyConfig.LimitFor(%q): %w", key, err)
-	}
-	return limit.BurstSize(), true, nil
-}
-
-// await waits until the call is admitted or denied, or until it gives up. It stops to wait for a permit after MaxWait,
-// and for an answer of Redis after SyncTimeout.
-func (l *ConcurrencyLimiter) await(ctx context.Context, e *permitEntry, w *permitCall) (hybridlimit.Permit, hybridlimit.Result, error) {
-	h := l.base.hub
-	timer := time.NewTimer(l.wait)
-	defer timer.Stop()
-	patient, once := l.wait, w.Once
-	if once {
-		patient = h.cfg.SyncTimeout
-		timer.Reset(patient)
-	}
-	var gone error
-	for waits := true; waits; {
-		select {
-		case <-w.ready:
-			waits = false
-		case <-ctx.Done():
-			gone, waits = ctx.Err(), false
-			e.abandon(w)
-		case <-timer.C:
-			if rest := h.cfg.SyncTimeout - patient; !once && rest > 0 && e.impatient(w) {
-				once, patient = true, h.cfg.SyncTimeout
-				timer.Reset(rest)
-				continue
-			}
-			waits = false
-			e.giveUp(w)
-		}
-	}
-	switch {
-	case w.state == permitShut:
-		return hybridlimit.Permit{}, hybridlimit.Result{}, hybridlimit.ErrClosed
-	case gone != nil:
-		if w.state == permitServed {
-			e.ReleasePermits(w.N)
-		}
-		return hybridlimit.Permit{}, hybridlimit.Result{}, gone
-	}
-	res := hybridlimit.Result{Allowed: w.state == permitServed, Limit: w.limit, Remaining: w.left, Source: w.source}
-	if res.Allowed {
-		return l.decide(e, res, w.N)
-	}
-	if res.RetryAfter = permitHint; w.N > w.limit {
-		res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
-	}
-	return l.decide(nil, res, w.N)
+	return l.in.Acquire(ctx, key, n)
 }
 
 // Peek returns this process's knowledge of a key: Allowed means that it holds a permit that no call uses, or that Redis
 // had a free one at the last answer. Peek acquires nothing, sends nothing and fails as Acquire does.
 func (l *ConcurrencyLimiter) Peek(_ context.Context, key string) (hybridlimit.Result, error) {
-	b := l.base
-	if err := b.check(key, 1); err != nil {
-		return hybridlimit.Result{}, err
-	}
-	if res, ok := b.switched(1); ok {
-		return res, nil
-	}
-	most, _, err := l.limitOf(key)
-	if err != nil {
-		return hybridlimit.Result{}, err
-	}
-	res := hybridlimit.Result{Limit: most, Remaining: most, Source: hybridlimit.SourceStatic, Policy: b.cfg.Name}
-	if most > 0 && most < unlimited {
-		s, hash := l.shard(key)
-		s.mu.Lock()
-		if e := s.find(hash, key); e != nil {
-			res.Remaining = e.left()
-		}
-		s.mu.Unlock()
-		res.Source = hybridlimit.SourceLease
-	}
-	if res.Allowed = res.Remaining > 0; res.Allowed {
-		return res, nil
-	}
-	if res.RetryAfter = permitHint; most == 0 {
-		res.RetryAfter = hybridlimit.Never
-	}
-	return b.control.Shadowed(res, 1), nil
+	return l.in.Peek(key)
 }
 
 // Running returns the number of permits of a key that calls of this process use. It works after Close too.
-func (l *ConcurrencyLimiter) Running(key string) int64 {
-	s, hash := l.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.find(hash, key); e != nil {
-		return e.Used()
-	}
-	return 0
-}
+func (l *ConcurrencyLimiter) Running(key string) int64 { return l.in.Running(key) }
 
 // Len returns the number of keys in memory: those with permits, with running or
 // waiting calls, or with a message of the last ten seconds.
-func (l *ConcurrencyLimiter) Len() int { return int(l.keys.Load()) }
+func (l *ConcurrencyLimiter) Len() int { return l.in.Len() }
 
 // Reset makes Redis forget the permits of a key in all processes, and learn them again from their running calls. While
 // it learns, for 3 s, the fallback decides. It is for a key whose permits in Redis are wrong. Running calls go on, and
 // keep their permits. Reset waits for the answer, at most for HubConfig.SyncTimeout. Without one it returns
 // ErrUnavailable, and Redis resets the key when it can be reached.
 func (l *ConcurrencyLimiter) Reset(ctx context.Context, key string) error {
-	b := l.base
-	if err := b.check(key, 1); err != nil {
-		return err
-	}
-	most, own, err := l.limitOf(key)
-	if err != nil || most == 0 || most == unlimited {
-		return err
-	}
-	b.hub.heart.Pace.Event(0)
-	e, err := l.entry(key)
-	if err != nil {
-		return err
-	}
-	now := b.clock.Now()
-	e.tune(most, own, now)
-	done := make(chan struct{})
-	e.resets = append(e.resets, done)
-	e.Reset()
-	e.turn(now)
-	defer e.forgo(done)
-	timer := time.NewTimer(b.hub.cfg.SyncTimeout)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-b.hub.ctx.Done():
-		return hybridlimit.ErrClosed
-	case <-timer.C:
-		return fmt.Errorf("hybrid: reset of a key of limiter %q: %w: no answer within %v", b.cfg.Name, hybridlimit.ErrUnavailable, b.hub.cfg.SyncTimeout)
-	}
+	return l.in.Reset(ctx, key)
 }
 
 // Close denies all further calls with hybridlimit.ErrClosed, those that wait too. It returns at once. Permits of
@@ -394,11 +142,8 @@ func (l *ConcurrencyLimiter) Reset(ctx context.Context, key string) error {
 // free. Hub.Close ends that: the fleet then gives the permits of calls that still run to others, about 3 s after the
 // first call that they refuse. Close is idempotent, and its error is always nil.
 func (l *ConcurrencyLimiter) Close() error {
-	l.base.shut()
-	l.stop()
-	if l.keys.Load() == 0 {
-		l.ended()
-	}
+	l.shut()
+	l.in.Close()
 	return nil
 }
 
@@ -411,64 +156,95 @@ func (l *ConcurrencyLimiter) Shutdown(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, settleWithin)
 		defer cancel()
 	}
-	return errors.Join(l.Close(), l.base.hub.permits.drain(ctx, []*Limiter{l.base}))
+	return errors.Join(l.Close(), l.hub.permits.Drain(ctx, l.in))
 }
 
-// stop ends the waits of all calls, and sends permits without a call back. The limiter is closed.
-func (l *ConcurrencyLimiter) stop() {
-	now := l.base.clock.Now()
-	l.each(func(e *permitEntry) {
-		e.shard.mu.Lock()
-		if e.dropped {
-			e.shard.mu.Unlock()
-			return
-		}
-		c := l.conditions(e, now)
-		c.Limit = 0 // no call fits
-		for w := e.Denied(&c, now); w != nil; w = e.Denied(&c, now) {
-			w.Caller.(*permitCall).end(e, permitShut, 0)
-		}
-		e.turn(now)
-	})
+// ConcurrencyConfig configures one limiter of calls in flight. The zero value of every field except Name is usable.
+type ConcurrencyConfig struct {
+	// Name names the limiter, [A-Za-z0-9_.-]+. Required. Processes that use the same Redis, HubConfig.Prefix and Name
+	// share the limit. A hub has one limiter of a name, whether it limits a rate or calls in flight.
+	Name string
+	// Mode is ModeAuto or ModeExact. With ModeAuto, a process keeps permits for calls that will come soon, so most
+	// calls need no message. With ModeExact, a permit without a call goes back at once, and each call needs a message.
+	// Zero: ModeAuto.
+	Mode Mode
+	// MaxWait is the longest time for which a call waits for a permit that other calls use. Calls of one key in one
+	// process are served in the order in which they came. hybridlimit.Never: as long as ctx. Zero: a call is denied by
+	// the first answer of Redis that has no permit for it. A call waits for that answer for at most
+	// HubConfig.SyncTimeout, also if MaxWait is shorter.
+	MaxWait time.Duration
+	// MaxKeys is the largest number of keys with permits, running calls or waiting calls in this process. The first
+	// call of one key more fails with hybridlimit.ErrTooManyKeys. No key with a running call is evicted. Zero: 100 000.
+	MaxKeys int
+	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero: 512.
+	MaxKeyBytes int
+	// Fallback decides while Redis does not answer. FallbackShare gives each process limit/N permits of a key, rounded
+	// down, less those that its running calls use. Zero: FallbackShare.
+	Fallback Fallback
+	// FallbackFloor is the least number of permits that FallbackShare gives a process while Redis does not answer, even
+	// if limit/N is smaller. So without Redis at most max(limit, N·FallbackFloor) calls of a key run. A log line says
+	// when that is more than the limit. Zero: 1. Negative: none.
+	FallbackFloor int64
+	// Shadow makes the limiter decide and count, but deny no call. A call that it
+	// would have denied runs without a permit.
+	Shadow bool
+	// LimitFor returns the limit of a key: of calls in flight, Unlimited or Blocked. It is called for each call, under
+	// no lock, and must be safe for concurrent use. An answer that is the limiter's limit means that the key follows
+	// it. A limit that Concurrency would refuse is an error of the call (ErrInvalid). A panic of LimitFor goes to the
+	// caller. Nil: one limit for all keys.
+	LimitFor func(key string) hybridlimit.Limit
+	// Subject maps a key to the text that decides its tag. Keys with one subject
+	// share a tag, and so a cluster slot. Nil: the key itself.
+	Subject func(key string) string
 }
 
-// ended frees the name of a closed limiter without keys.
-func (l *ConcurrencyLimiter) ended() {
-	if l.keys.Load() == 0 {
-		l.base.hub.forget(l.base)
+func (c ConcurrencyConfig) withDefaults() ConcurrencyConfig {
+	if c.MaxKeys == 0 {
+		c.MaxKeys = defaultMaxKeys
 	}
+	if c.FallbackFloor == 0 {
+		c.FallbackFloor = 1
+	}
+	return c
 }
 
-// drain waits until closed limiters hold no permits. Of a key whose part of Redis is away, it waits for running calls
-// only.
-func (m *membership) drain(ctx context.Context, limiters []*Limiter) error {
-	t := time.NewTicker(keys.Tick)
-	defer t.Stop()
-	for {
-		var running, booked int64
-		for _, l := range limiters {
-			if l.flight == nil {
-				continue
-			}
-			l.flight.each(func(e *permitEntry) {
-				e.shard.mu.Lock()
-				defer e.shard.mu.Unlock()
-				running += e.Used()
-				if !m.hub.broken(e.tag) {
-					booked += e.Booked()
-				}
-			})
-		}
-		if booked == 0 && running == 0 {
-			return nil
-		}
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			if running == 0 { // Redis takes them off when the process has left
-				return nil
-			}
-			return fmt.Errorf("hybrid: Shutdown ended with %d permits of calls that still run: %w", running, ctx.Err())
-		}
+func (c ConcurrencyConfig) violations(limit hybridlimit.Limit) hybridlimit.Violations {
+	var bad hybridlimit.Violations
+	bad.AddLimit(limit)
+	if !hybridlimit.CheckName(c.Name) {
+		bad.Add("ConcurrencyConfig.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,128}")
 	}
+	if c.Mode != ModeAuto && c.Mode != ModeExact {
+		bad.Add("ConcurrencyConfig.Mode", c.Mode, "must be auto or exact")
+	}
+	if c.MaxWait < 0 {
+		bad.Add("ConcurrencyConfig.MaxWait", c.MaxWait, "must not be negative")
+	}
+	if c.MaxKeys < 0 {
+		bad.Add("ConcurrencyConfig.MaxKeys", c.MaxKeys, "must not be negative")
+	}
+	if c.MaxKeyBytes < 0 {
+		bad.Add("ConcurrencyConfig.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
+	}
+	if !fallback.Policy(c.Fallback).Valid() {
+		bad.Add("ConcurrencyConfig.Fallback", c.Fallback, "is not a fallback")
+	}
+	if c.FallbackFloor > limit.BurstSize() && !account.Static(limit) {
+		bad.Add("ConcurrencyConfig.FallbackFloor", c.FallbackFloor, "must not exceed the limit")
+	}
+	return bad
+}
+
+// counted returns ErrUnsupported for the limit of a rate.
+func counted(limit hybridlimit.Limit) error {
+	if limit.Algorithm == hybridlimit.AlgConcurrent || account.Static(limit) {
+		return nil
+	}
+	return fmt.Errorf("hybrid: %w: a limiter of calls in flight has no rate (%v): use Limiter", hybridlimit.ErrUnsupported, limit)
+}
+
+// Policy returns the limit that is enforced on key. It calls ConcurrencyConfig.LimitFor.
+func (l *ConcurrencyLimiter) Policy(key string) hybridlimit.Policy {
+	limit, _ := l.control.LimitFor(key)
+	return hybridlimit.Policy{Name: l.name, Limit: limit}
 }

@@ -7,7 +7,9 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+	"go.opentelemetry.io/otel/metric"
 )
 
 // ConcurrencyInspection is this process's knowledge of a key of a ConcurrencyLimiter.
@@ -55,88 +57,29 @@ func (i ConcurrencyInspection) String() string { return i.Sentence }
 // reason in a sentence. It is for people on call. It acquires nothing, sends nothing, changes nothing and counts
 // nothing. It fails as Acquire does.
 func (l *ConcurrencyLimiter) Inspect(_ context.Context, key string) (ConcurrencyInspection, error) {
-	b := l.base
-	if err := b.check(key, 1); err != nil {
-		return ConcurrencyInspection{}, err
-	}
-	most, own, err := l.limitOf(key)
+	k, err := l.in.Look(key)
 	if err != nil {
 		return ConcurrencyInspection{}, err
 	}
-	h, now := b.hub, b.clock.Now()
+	h, now := l.hub, l.hub.clock.Now()
+	limit, _ := l.control.LimitFor(key)
 	i := ConcurrencyInspection{
-		Policy: b.cfg.Name, Key: key, Digest: h.names.Digest(b.cfg.Name, key), Limit: b.limitFor(key), LimitFrom: b.control.LimitFrom(key, b.control.PlanOf(key)),
-		Mode: b.Mode().String(), At: b.clock.Time(now).Round(0), Shadow: b.control.Shadow.Load(), Slot: b.terms.Slot(keys.Place{}, key).Tag, Fleet: b.party.Size(),
+		Policy: l.name, Key: key, Digest: h.names.Digest(l.name, key), Limit: limit, LimitFrom: l.control.LimitFrom(key, l.control.PlanOf(key)),
+		Mode: l.Mode().String(), At: h.clock.Time(now).Round(0), Shadow: l.control.Shadow.Load(), Slot: k.Tag, Fleet: l.party.Size(),
+		Known: k.Known, Running: k.Running, Held: k.Held, Usable: k.Usable, Waiting: k.Waiting, Free: k.Free, Share: k.Share, Learns: k.Learns,
+		Member: k.Member, Breaker: h.state(k.Tag).String(),
 	}
-	if _, listed := b.control.Listed(key); own || listed {
-		i.LimitFrom = b.control.KeyFrom(key)
+	if _, listed := l.control.Listed(key); k.Own || listed {
+		i.LimitFrom = l.control.KeyFrom(key)
 	}
-	var s Switch
-	s, i.SwitchOwn = b.Switch()
-	i.Switch, i.Breaker = s.String(), h.state(i.Slot).String()
-	e := &permitEntry{lim: l, limit: most, tag: i.Slot}
-	shard, hash := l.shard(key)
-	shard.mu.Lock()
-	if have := shard.find(hash, key); have != nil {
-		e, i.Known = have, true
+	if k.Until > 0 {
+		i.Until = h.clock.Time(k.Until).Round(0)
 	}
-	c := l.conditions(e, now)
-	i.Running, i.Held, i.Usable, i.Waiting, i.Free, i.Learns = e.Used(), e.Booked(), e.Usable(), e.Waiting(), e.Free(), e.Learns(now)
-	i.Share, i.Member = l.share(&c), c.Live(now)
-	ready := e.Ready(&c, now)
-	shard.mu.Unlock()
-	if c.Until > 0 {
-		i.Until = b.clock.Time(c.Until).Round(0)
-	}
-	i.explain(s, ready, c.Away, most)
+	s, own := l.Switch()
+	i.Switch, i.SwitchOwn = s.String(), own
+	outcome, because := k.Explain(control.Switch(s), own)
+	i.Outcome, i.Sentence = Outcome(outcome), fmt.Sprintf("a call for 1 permit of %s: %s, because %s", i.Digest, outcome, because)
 	return i, nil
-}
-
-// explain sets the outcome and the sentence. ready reports whether the process holds a permit for the call.
-func (i *ConcurrencyInspection) explain(s Switch, ready, away bool, most int64) {
-	who := "the fleet"
-	if i.SwitchOwn {
-		who = "this process"
-	}
-	set := func(o Outcome, text string, args ...any) {
-		i.Outcome, i.Sentence = o, fmt.Sprintf("a call for 1 permit of %s: %s, because ", i.Digest, o)+fmt.Sprintf(text, args...)
-	}
-	alone := "Redis does not answer"
-	switch {
-	case i.Learns:
-		alone = "Redis has lost its state and learns the permits of the running calls"
-	case !i.Member:
-		alone = "no heartbeat of this process was answered in time"
-	}
-	switch {
-	case s == SwitchAllowAll:
-		set(OutcomeAllow, "the switch of %s is allow_all: no limit counts", who)
-	case s == SwitchDenyAll:
-		set(OutcomeDeny, "the switch of %s is deny_all", who)
-	case most == unlimited:
-		set(OutcomeAllow, "the limit is unlimited")
-	case most == 0:
-		set(OutcomeDeny, "the limit is blocked")
-	case ready:
-		set(OutcomeAllow, "this process holds %s and its running calls use %d", permitCount(i.Usable), i.Running)
-	case away || i.Learns || !i.Member:
-		if i.Running < i.Share && i.Waiting == 0 {
-			set(OutcomeAllow, "%s, and the fallback gives this process %s, of which running calls use %d", alone, permitCount(i.Share), i.Running)
-		} else {
-			set(OutcomeDeny, "%s, the fallback gives this process %s, and running calls use %d", alone, permitCount(i.Share), i.Running)
-		}
-	case i.Waiting > 0:
-		set(OutcomeAsk, "other calls wait for %s already, and running calls of this process use %d", permitCount(i.Waiting), i.Running)
-	default:
-		set(OutcomeAsk, "the running calls of this process use %s, and it holds no other one; Redis had %d free at its last answer", permitCount(i.Running), i.Free)
-	}
-}
-
-func permitCount(n int64) string {
-	if n == 1 {
-		return "1 permit"
-	}
-	return fmt.Sprintf("%d permits", n)
 }
 
 // ConcurrencyStats counts the work of a ConcurrencyLimiter since it was made.
@@ -170,23 +113,37 @@ func (s ConcurrencyStats) OpsPerDecision() float64 { return ratio(s.Ops, s.Decis
 
 // Stats returns the counts so far. It visits every key in memory.
 func (l *ConcurrencyLimiter) Stats() ConcurrencyStats {
-	b := l.base
-	l.flush()
-	of := b.Stats()
+	l.in.Flush()
+	c := &l.in.Count
+	allowed, denied, admitted := c.Tally()
 	s := ConcurrencyStats{
-		Allowed: of.Allowed, Denied: of.Denied, Admitted: of.Admitted, Keys: l.Len(), Ops: of.Ops, InvalidLimits: of.InvalidLimits,
-		Fleet: of.Fleet, Member: b.hub.permits.standing.Load().Live(b.clock.Now()), Breaker: of.Breaker, Switch: of.Switch,
+		Allowed: bySource(allowed), Denied: bySource(denied), Admitted: admitted, Keys: l.Len(), Ops: c.Ops.Load(), InvalidLimits: c.BadLimits.Load(),
+		Fleet: l.party.Size(), Member: l.hub.permits.Live(), Breaker: l.hub.worst(), Switch: Switch(l.control.Switch()),
 	}
-	s.Running, s.Held, s.Waiting = l.sums()
+	s.Running, s.Held, s.Waiting = l.in.Sums()
 	return s
 }
 
-// sums returns the permits that calls use, that Redis has for this process, and that waiting calls need.
-func (l *ConcurrencyLimiter) sums() (running, held, waiting int64) {
-	l.each(func(e *permitEntry) {
-		e.shard.mu.Lock()
-		running, held, waiting = running+e.Used(), held+e.Booked(), waiting+e.Waiting()
-		e.shard.mu.Unlock()
-	})
-	return running, held, waiting
+// observe reports the values of the limiter.
+func (l *ConcurrencyLimiter) observe(o metric.Observer, in *tell.Instruments) {
+	of := with(tell.AttrPolicy.String(l.name))
+	l.base.observe(o, in, &l.in.Count, l.mayDecide, of)
+	running, held, waiting := l.in.Sums()
+	o.ObserveInt64(in.Running, running, of())
+	o.ObserveInt64(in.Booked, held, of())
+	o.ObserveInt64(in.Waiting, waiting, of())
+	o.ObserveInt64(in.Keys, int64(l.Len()), of())
+}
+
+// mayDecide returns the results that a source can have: see Limiter.mayDecide.
+func (l *ConcurrencyLimiter) mayDecide(s hybridlimit.Source) decides {
+	switch s {
+	case hybridlimit.SourceLease:
+		return decides{allow: true}
+	case hybridlimit.SourceRedis, hybridlimit.SourceFallback, hybridlimit.SourceSwitch:
+		return decides{true, true}
+	case hybridlimit.SourceTimeout, hybridlimit.SourceStatic:
+		return decides{deny: true}
+	}
+	return decides{}
 }

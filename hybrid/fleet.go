@@ -27,25 +27,6 @@ type FleetLimit struct {
 // Validate returns the violations, as SetFleetLimit does. The zero FleetLimit is valid.
 func (f FleetLimit) Validate() error { return control.FleetLimit(f).Violations().Err("hybrid") }
 
-// SetFleetLimit sets the limit of all processes that share this limiter's limit. The zero FleetLimit takes it back.
-// This process applies it at once, and the others with the settings that they read after their next heartbeat, within
-// two intervals of heartbeats (2 s in a fleet of up to 500 processes). Used units stay used, as with SetLimit. Until
-// all have heard of it, each op counts by the limit of its sender, and the bound is that of the larger limit.
-//
-// Redis keeps the limit, and the fleet restores it in a Redis that has lost it. While Redis does not answer, processes
-// keep the limit that they heard last, and a process that starts decides by its own. A limiter of package global has no
-// heartbeat and does not hear of it.
-//
-// It fails with ErrInvalid, and changes nothing, if the limit has another algorithm than this limiter. It costs one
-// message, whatever the state of the breaker, and waits for the answer, at most for HubConfig.SyncTimeout. Without an
-// answer it returns ErrUnavailable, and the limit may or may not have been set.
-func (l *Limiter) SetFleetLimit(ctx context.Context, f FleetLimit) error {
-	if l.control.Closed.Load() {
-		return hybridlimit.ErrClosed
-	}
-	return l.hub.SetFleetLimit(ctx, l.cfg.Name, f)
-}
-
 // SetFleetLimit is Limiter.SetFleetLimit for a limiter by its name, which need not belong to this hub. It is for a tool
 // that is not a process of the fleet. If the limiter does not belong to this hub, its algorithm is not known: a process
 // ignores a limit of another algorithm, and logs that. Prefix and Tags must be the same as the processes'.
@@ -127,7 +108,7 @@ func (h *Hub) SetFleetKeyLimit(ctx context.Context, limiter, key string, limit h
 	h.mu.Unlock()
 	longest := 0
 	if l != nil {
-		longest = l.cfg.MaxKeyBytes
+		longest = l.maxKey
 	}
 	if err := hybridlimit.CheckRequest(key, 1, longest); err != nil {
 		return err

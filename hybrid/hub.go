@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/inflight"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
@@ -56,7 +58,7 @@ type Hub struct {
 	log      *tell.Log
 	resync   *keys.Resync
 	heart    *member.Heart
-	permits  *membership
+	permits  *inflight.Members
 	metrics  *tell.Metrics
 	gone     atomic.Bool   // the client of Redis was closed before the hub
 	exacts   atomic.Uint64 // messages outside the engine, without those in beats
@@ -72,8 +74,7 @@ type Hub struct {
 	mu       sync.Mutex // guards the fields below
 	closed   bool
 	beating  bool // the heartbeat's goroutine has started
-	waking   bool // there is or was a limiter of calls in flight: the waker's goroutine has started
-	limiters map[string]*Limiter
+	limiters map[string]*base
 	settings map[string]Settings // by the name of the limiter
 	decided  int64               // decisions of limiters that were closed before the hub
 }
@@ -107,7 +108,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	h := &Hub{
 		cfg: cfg, names: lua.Names{Prefix: cfg.Prefix, Tags: cfg.Tags, HashKeys: cfg.HashKeys},
 		process: newIdentity(), client: rdb, runner: calls,
-		limiters: map[string]*Limiter{},
+		limiters: map[string]*base{},
 	}
 	h.clock = clock.New(h.takeBack)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
@@ -138,7 +139,11 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 		Watched:    h.watched,
 		OnRefusing: h.refusing, OnRenamed: h.renamed, OnLoss: h.resync.OnLoss,
 	})
-	h.permits = newMembership(h)
+	h.permits = inflight.NewMembers(h.process, inflight.Env{
+		Context: h.ctx, Clock: h.clock, Log: h.log, Names: h.names, Runner: h.runner, Engine: h.engine, Timeout: cfg.SyncTimeout,
+		Breaker: h.breaker, Broken: h.broken, Away: func() bool { return h.worst() != breaker.Closed },
+		Event: func() { h.heart.Pace.Event(0) }, Renamed: h.renamed, Begin: h.begin, End: h.wg.Done, Limiters: h.inFlight,
+	})
 	h.heart = member.NewHeart(h.process, gather, member.Env{
 		Context: h.ctx, Clock: h.clock, Log: h.log, Names: h.names, Runner: h.runner, Engine: h.engine, Breaker: h.breaker, Clocks: &h.clocks,
 		Timeout: cfg.SyncTimeout, Permits: h.permits, Limiters: h.parties, Beat: h.beat, Return: h.returnWanted, Suspect: h.resync.Suspect,
@@ -162,7 +167,7 @@ func (h *Hub) makeBreakers() error {
 	for i := range count {
 		cfg.OnChange = func(c breaker.Change) {
 			h.clock.Void() // budgets may hold credit, which depends on Redis
-			h.permits.lookAgain()
+			h.permits.LookAgain()
 			h.log.Breaker(i, c, h.fellBack)
 			if users != nil {
 				users(c)
@@ -182,10 +187,9 @@ func (h *Hub) makeBreakers() error {
 func (h *Hub) fellBack() tell.FellBack {
 	f := tell.FellBack{Late: h.clock.Late(), SyncTimeout: h.cfg.SyncTimeout}
 	for _, l := range h.all() {
-		f.Limiters = append(f.Limiters, slog.Group(l.cfg.Name,
-			slog.String("fallback", l.control.Fallback().String()), slog.Int64("fleet", l.party.Size())))
+		f.Limiters = append(f.Limiters, l.fellBack())
 		if l.party.Beats() < 2 && l.party.Hint == 0 {
-			f.Alone = l.cfg.Name
+			f.Alone = l.name
 		}
 	}
 	return f
@@ -207,27 +211,22 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if err := errors.Join(cfg.violations(limit).Err("hybrid"), rated(limit)); err != nil {
 		return nil, err
 	}
-	return h.limiter(limit, cfg, nil)
-}
-
-// limiter adds a limiter. flight is the limiter of calls in flight that it carries; nil: it limits a rate. The
-// arguments are valid.
-func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLimiter) (*Limiter, error) {
 	cfg = cfg.withDefaults()
-	release, err := claim(h.identity(cfg.Name), limit)
+	m := &family{classes: classes.Of(cfg.Classes), bookings: newBookings()}
+	var err error
+	var views []*control.View
+	m.base, views, err = h.prepare(limit, control.Config{
+		Name: cfg.Name, Mode: account.Mode(cfg.Mode), Fallback: fallback.Policy(cfg.Fallback), FallbackFloor: cfg.FallbackFloor,
+		Shadow: cfg.Shadow, LimitFor: cfg.LimitFor,
+	}, m.classes, control.Hooks{
+		VoidKeys: func() { m.each((*keys.Entry).VoidLocked) }, Resumed: m.settleLater, Relimited: func() {}, Switched: func() {},
+	})
 	if err != nil {
 		return nil, err
 	}
-	shared := &family{
-		hub: h, flight: flight, classes: classes.Of(cfg.Classes), release: release, done: make(chan struct{}), party: member.NewParty(cfg.Name, h.cfg.FleetSize, len(cfg.Classes)+1),
-		bookings: newBookings(),
-	}
 	shares, overflow := fallback.New(cfg.MaxKeys), sometimes.Every(overflowQuiet)
-	for _, view := range control.New(limit, control.Config{
-		Name: cfg.Name, InFlight: flight != nil, Mode: account.Mode(cfg.Mode), Fallback: fallback.Policy(cfg.Fallback),
-		FallbackFloor: cfg.FallbackFloor, Shadow: cfg.Shadow, LimitFor: cfg.LimitFor, Names: h.names, Clock: h.clock, Log: h.log,
-	}, shared.classes, shared.hooks(cfg.Name)) {
-		v := &Limiter{family: shared, clock: h.clock, cfg: cfg, control: view, denials: tell.NewDenials(cfg.LogDenials)}
+	for _, view := range views {
+		v := &Limiter{family: m, clock: h.clock, cfg: cfg, control: view, denials: tell.NewDenials(cfg.LogDenials)}
 		v.terms = keys.Terms{
 			Config: keys.Config{
 				Overshoot: cfg.Overshoot, SyncEvery: cfg.SyncEvery, SyncInterval: cfg.SyncInterval, MaxWait: cfg.MaxWait,
@@ -235,47 +234,67 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 			},
 			Name: cfg.Name, Clock: h.clock, Control: view, Store: keys.NewStore(cfg.MaxKeys, h.clock.Void), Log: h.log,
 			Hist: h.metrics.Histograms(v.attributes()...), Engine: h.engine, Names: h.names, Clocks: &h.clocks, Pace: &h.heart.Pace,
-			Fleet: &shared.party.Census, Shares: shares, Overflow: overflow, Broken: h.broken,
-			Lost:  h.resync.LostAt,
-			Wants: h.heart.Wanted.Tell,
+			Fleet: &m.party.Census, Shares: shares, Overflow: overflow, Broken: h.broken, Lost: h.resync.LostAt, Wants: h.heart.Wanted.Tell,
 		}
 		v.terms.Count.Born = h.clock.Now()
-		shared.views = append(shared.views, v)
+		m.views = append(m.views, v)
 	}
-	l := shared.views[0]
-	l.party.Control, l.party.Sized = l.control, l.sized
+	m.rates, m.maxKey = m, cfg.MaxKeyBytes
+	m.party.Sized = m.views[0].sized
+	m.base.control.Questions.Every = cfg.LimitRefresh
+	if err := h.enter(m.base); err != nil {
+		return nil, err
+	}
+	return m.views[0], nil
+}
+
+// prepare makes what all limiters have. It claims the identity until base.release. The limiter is not in the hub yet.
+func (h *Hub) prepare(limit hybridlimit.Limit, cfg control.Config, of classes.Set, hooks control.Hooks) (*base, []*control.View, error) {
+	release, err := claim(h.identity(cfg.Name), limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.Names, cfg.Clock, cfg.Log = h.names, h.clock, h.log
+	hooks.Claim = func(limit hybridlimit.Limit) error { return reclaim(h.identity(cfg.Name), limit) }
+	views := control.New(limit, cfg, of, hooks)
+	b := &base{
+		hub: h, name: cfg.Name, control: views[0], party: member.NewParty(cfg.Name, h.cfg.FleetSize, len(of)),
+		done: make(chan struct{}), release: release,
+	}
+	b.party.Control = b.control
+	return b, views, nil
+}
+
+// enter adds a prepared limiter to the hub, and counts it in the heartbeat.
+func (h *Hub) enter(b *base) (err error) {
 	note := func() {}
-	defer func() { note() }() // without h.mu
-	l.control.Questions.Every = cfg.LimitRefresh
+	defer func() {
+		if note(); err != nil { // without h.mu
+			b.release()
+		}
+	}()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.closed:
-		release()
-		return nil, hybridlimit.ErrClosed
-	case h.limiters[cfg.Name] != nil:
-		release()
+		return hybridlimit.ErrClosed
+	case h.limiters[b.name] != nil:
 		var bad hybridlimit.Violations
-		bad.Add("Config.Name", cfg.Name,
+		bad.Add("Config.Name", b.name,
 			"is taken by another limiter of this hub; share the limiter that Hub.Limiter has returned, or close it first")
-		return nil, bad.Err("hybrid")
+		return bad.Err("hybrid")
 	}
-	if s, ok := h.settings[cfg.Name]; ok {
-		if err := l.control.Misfits(s.control()).Err("hybrid"); err != nil {
-			release()
-			return nil, err
+	if s, ok := h.settings[b.name]; ok {
+		if err := b.control.Misfits(s.control()).Err("hybrid"); err != nil {
+			return err
 		}
-		note = l.control.Adopt(s.control())
+		note = b.control.Adopt(s.control())
 	}
-	if flight != nil {
-		flight.base = l // before another goroutine can see it
-		if !h.waking {
-			h.waking = true
-			h.wg.Add(1)
-			go h.permits.run()
-		}
+	if b.calls != nil && h.permits.Wake() {
+		h.wg.Add(1)
+		go h.permits.Run()
 	}
-	h.limiters[cfg.Name] = l
+	h.limiters[b.name] = b
 	h.heart.Join()
 	if !h.beating {
 		h.beating = true
@@ -285,32 +304,16 @@ func (h *Hub) limiter(limit hybridlimit.Limit, cfg Config, flight *ConcurrencyLi
 			h.heart.Run()
 		}()
 	}
-	return l, nil
-}
-
-// hooks returns what follows from a change of the control.
-func (m *family) hooks(name string) control.Hooks {
-	h := m.hub
-	hooks := control.Hooks{
-		Claim:    func(limit hybridlimit.Limit) error { return reclaim(h.identity(name), limit) },
-		VoidKeys: func() { m.each((*keys.Entry).VoidLocked) },
-		Resumed:  m.settleLater, Relimited: func() {}, Switched: func() {},
-	}
-	if m.flight != nil {
-		hooks.Relimited, hooks.Switched = h.permits.changed, h.permits.lookAgain
-	}
-	return hooks
+	return nil
 }
 
 // forget removes a closed limiter, so that its name is free.
-func (h *Hub) forget(l *Limiter) {
+func (h *Hub) forget(b *base) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if own := h.limiters[l.cfg.Name]; !h.closed && own != nil && own.family == l.family {
-		delete(h.limiters, l.cfg.Name)
-		for _, v := range l.views {
-			h.decided += v.decisions()
-		}
+	if !h.closed && h.limiters[b.name] == b {
+		delete(h.limiters, b.name)
+		h.decided += b.decisions()
 	}
 }
 
@@ -321,13 +324,6 @@ func (h *Hub) takeBack() {
 	for _, v := range h.views() {
 		v.drain()
 	}
-}
-
-// concurrent reports whether the hub has, or had, a limiter of calls in flight.
-func (h *Hub) concurrent() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.waking
 }
 
 // begin counts a goroutine, and reports false if the hub is closed.
@@ -341,21 +337,17 @@ func (h *Hub) begin() bool {
 	return true
 }
 
-// all returns the open limiters, and those of calls in flight that are closed while calls run, in no order.
-func (h *Hub) all() []*Limiter {
+// all returns the open limiters, and those of calls in flight that are closed while calls run, sorted by name.
+func (h *Hub) all() []*base {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := make([]*Limiter, 0, len(h.limiters))
-	for _, l := range h.limiters {
-		out = append(out, l)
-	}
-	return out
+	return slices.SortedFunc(maps.Values(h.limiters), func(a, b *base) int { return strings.Compare(a.name, b.name) })
 }
 
 // parties returns the limiters of the hub as the heartbeats count them, sorted by name.
 func (h *Hub) parties() []*member.Party {
 	var out []*member.Party
-	for _, l := range h.named() {
+	for _, l := range h.all() {
 		out = append(out, l.party)
 	}
 	return out
@@ -364,13 +356,14 @@ func (h *Hub) parties() []*member.Party {
 // beat is called once a second by the heartbeat's goroutine.
 func (h *Hub) beat() {
 	for _, l := range h.all() {
-		l.terms.Shares.Release(h.clock.Now())
 		l.control.Beat()
-		for _, v := range l.views {
-			v.beatDenials()
+		if l.calls != nil {
+			l.calls.in.Beat()
+			continue
 		}
-		if l.flight != nil {
-			l.flight.sayFloor()
+		l.rates.views[0].terms.Shares.Release(h.clock.Now())
+		for _, v := range l.rates.views {
+			v.beatDenials()
 		}
 	}
 }
@@ -390,43 +383,55 @@ func (h *Hub) returnWanted(marks map[string]bool) {
 	}
 }
 
-// each calls f for every key of all limiters, outside the locks of the shards.
+// each calls f for every key of all limiters of rates, outside the locks of the shards.
 func (h *Hub) each(f func(*keys.Entry)) {
-	for _, l := range h.all() {
-		l.each(f)
+	for _, v := range h.views() {
+		v.terms.Store.Each(f)
 	}
 }
 
-// views returns the views of the open limiters, one for each class, in no order.
+// views returns the views of the open limiters of rates, one for each class.
 func (h *Hub) views() []*Limiter {
 	var out []*Limiter
 	for _, l := range h.all() {
-		out = append(out, l.views...)
+		if l.rates != nil {
+			out = append(out, l.rates.views...)
+		}
+	}
+	return out
+}
+
+// inFlight returns the limiters of calls in flight, also closed ones with running calls.
+func (h *Hub) inFlight() []*inflight.Limiter {
+	var out []*inflight.Limiter
+	for _, l := range h.all() {
+		if l.calls != nil {
+			out = append(out, l.calls.in)
+		}
 	}
 	return out
 }
 
 // Limiters returns the open limiters of rates of the hub, sorted by name, each once and not by class.
 func (h *Hub) Limiters() []*Limiter {
-	return slices.DeleteFunc(h.named(), func(l *Limiter) bool { return l.flight != nil })
-}
-
-// ConcurrencyLimiters returns the open limiters of calls in flight of the hub, sorted by name.
-func (h *Hub) ConcurrencyLimiters() []*ConcurrencyLimiter {
-	var out []*ConcurrencyLimiter
-	for _, l := range h.named() {
-		if l.flight != nil && !l.control.Closed.Load() {
-			out = append(out, l.flight)
+	var out []*Limiter
+	for _, l := range h.all() {
+		if l.rates != nil {
+			out = append(out, l.rates.views[0])
 		}
 	}
 	return out
 }
 
-// named returns all limiters, sorted by name.
-func (h *Hub) named() []*Limiter {
-	all := h.all()
-	slices.SortFunc(all, func(a, b *Limiter) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
-	return all
+// ConcurrencyLimiters returns the open limiters of calls in flight of the hub, sorted by name.
+func (h *Hub) ConcurrencyLimiters() []*ConcurrencyLimiter {
+	var out []*ConcurrencyLimiter
+	for _, l := range h.all() {
+		if l.calls != nil && !l.control.Closed.Load() {
+			out = append(out, l.calls)
+		}
+	}
+	return out
 }
 
 // Ready waits until every limiter is ready: see Limiter.Ready.

@@ -217,7 +217,7 @@ func TestAllCommonLeavesTheRest(t *testing.T) {
 }
 
 func ofAnotherHub(h *Hub) *Limiter {
-	for _, l := range h.all() {
+	for _, l := range h.Limiters() {
 		return l
 	}
 	return nil

@@ -3,10 +3,8 @@ package hybrid
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/classes"
@@ -35,24 +32,27 @@ type Limiter struct {
 	lines   waiting.Lines // of Wait
 }
 
-// family is the part of a limiter that its classes share.
+// family is the part of a limiter of rates that its classes share.
 type family struct {
-	hub     *Hub
-	flight  *ConcurrencyLimiter // that this limiter carries; nil: it limits a rate
-	own     bool                // made by New: Close also closes the hub
-	classes classes.Set
-	views   []*Limiter    // one for each class; the first is the limiter itself
-	party   *member.Party // in the fleet
+	*base
+	own      bool // made by New: Close also closes the hub
+	classes  classes.Set
+	views    []*Limiter // one for each class; the first is the limiter itself
+	bookings bookings
+	small    bool // the log line about a C of 0 was written; of the heartbeat's goroutine
+}
 
-	done      chan struct{} // closed by Close: waiting calls return
-	closeOnce sync.Once
-	release   func() // releases the identity
-	bookings  bookings
-	small     bool // the log line about a C of 0 was written; of the heartbeat's goroutine
+// shut is base.shut, and ends what waits for queues.
+func (m *family) shut() {
+	m.base.shut()
+	m.bookings.close()
 }
 
 // each calls f for every entry of all classes, outside the locks of the shards.
 func (m *family) each(f func(*keys.Entry)) {
+	if m == nil { // the limiter counts calls in flight
+		return
+	}
 	for _, v := range m.views {
 		v.terms.Store.Each(f)
 	}
@@ -92,7 +92,7 @@ func (l *Limiter) Close() error {
 	for _, v := range l.views {
 		v.writeOff()
 	}
-	l.hub.forget(l)
+	l.hub.forget(l.base)
 	return nil
 }
 
@@ -104,56 +104,8 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 		return l.hub.Shutdown(ctx)
 	}
 	l.stop()
-	err := l.hub.settle(ctx, l)
+	err := l.hub.settle(ctx, l.base)
 	return errors.Join(err, l.Close())
-}
-
-// Ready waits until Redis has answered, the scripts are loaded, and the fleet size N is known. Ready is for readiness
-// probes: a limiter also decides before it is ready.
-//
-// Without HubConfig.FleetSize, N is known after two heartbeats, about a second apart, and Ready waits for these until
-// ctx ends. With it, Ready waits for one answer of Redis, for at most 400 ms. Its error is then ErrUnavailable: the
-// limiter decides by Config.Fallback, with a share for a fleet of FleetSize.
-func (l *Limiter) Ready(ctx context.Context) error {
-	if l.control.Closed.Load() {
-		return hybridlimit.ErrClosed
-	}
-	var patience <-chan time.Time
-	if l.party.Hint > 0 {
-		timer := time.NewTimer(readyWithin)
-		defer timer.Stop()
-		patience = timer.C
-	}
-	select {
-	case <-l.party.Ready:
-		return nil
-	case <-l.done:
-		return hybridlimit.ErrClosed
-	case <-patience:
-		return fmt.Errorf("hybrid: limiter %q is not ready: %w: Redis has not answered within %v; the limiter decides by its fallback, for %d processes",
-			l.cfg.Name, hybridlimit.ErrUnavailable, readyWithin, l.party.Hint)
-	case <-ctx.Done():
-		return fmt.Errorf("hybrid: limiter %q is not ready: %w", l.cfg.Name, ctx.Err())
-	}
-}
-
-// readyWithin bounds Ready when the fleet size is given.
-const readyWithin = 400 * time.Millisecond
-
-// stop makes all further calls fail with ErrClosed.
-func (l *Limiter) stop() {
-	l.control.Closed.Store(true)
-	l.hub.clock.Void()
-}
-
-// shut stops the limiter as stop does, releases waiting calls, and gives up the identity.
-func (l *Limiter) shut() {
-	l.stop()
-	l.closeOnce.Do(func() {
-		close(l.done)
-		l.release()
-	})
-	l.bookings.close()
 }
 
 // Allow is AllowN with a cost of 1. The code is repeated rather than called, because it is the fast path: see

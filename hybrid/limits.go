@@ -46,30 +46,6 @@ type LimitState struct {
 	Fleet FleetLimit
 }
 
-// SetLimit changes the limit of every key that has no limit of its own, at once, in this process. Used units stay used:
-// the level of a key, in units, survives, capped at the new burst, and refills at the new rate from then on. A change
-// is never a free refill. Units that are already leased may still be spent, for at most one second. Leased units of a
-// window may be spent until their window ends.
-//
-// SetLimit wins over the limits of the settings and of the fleet until ClearLimit. It never changes the algorithm.
-// Other processes keep their limit: SetFleetLimit changes all. While processes differ, each op counts by the limit of
-// its sender, and the fleet may admit more than the larger of the limits. SetLimit fails if another limiter of this
-// program has the same client, prefix and name, because that limiter would continue with the old limit.
-func (l *Limiter) SetLimit(limit hybridlimit.Limit) error { return l.control.SetLimit(limit) }
-
-// ClearLimit undoes SetLimit: the limit of the fleet, of the settings, or of Config is in force again, by the rules of
-// SetLimit. Without a SetLimit before it does nothing.
-func (l *Limiter) ClearLimit() error { return l.control.ClearLimit() }
-
-// Limit returns the limiter's limit in force. It applies to keys without a limit of their own.
-func (l *Limiter) Limit() hybridlimit.Limit { return l.control.Plan().Limit }
-
-// LimitState returns the limits of the limiter, and the source of the one in force.
-func (l *Limiter) LimitState() LimitState {
-	s := l.control.State()
-	return LimitState{InForce: s.InForce, Source: LimitSource(s.Source), Configured: s.Configured, Fleet: FleetLimit(s.Fleet)}
-}
-
 // Invalidate makes the next call for key ask Config.LimitFor for its limit, in this process, without waiting for
 // Config.LimitRefresh. Call it when a key gets another limit, for example with a message about a customer's new plan.
 // The answer changes the limit as SetLimit does: used units stay used. Calls that have begun before may still be

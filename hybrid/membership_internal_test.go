@@ -55,10 +55,14 @@ func TestFastPathEndsBeforeTheMembership(t *testing.T) {
 			synctest.Wait()
 			var res hybridlimit.Result
 			now := time.Duration(h.clock.Now())
-			if ends = time.Duration(h.permits.standing.Load().Until); ends == 0 {
+			k, err := l.in.Look("k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ends = time.Duration(k.Until); ends == 0 {
 				t.Fatal("the process is no member")
 			}
-			if e := l.take(t.Context(), "k", 1, &res); e != nil {
+			if e := l.in.Take(t.Context(), "k", 1, &res); e != nil {
 				fast = now
 				e.ReleasePermits(1)
 			}

@@ -73,7 +73,7 @@ func (h *Hub) SetSettings(all map[string]Settings) error {
 	h.settings = maps.Clone(all) // a limiter that is made from now on takes them from here
 	h.mu.Unlock()
 	for _, l := range limiters {
-		notes = append(notes, l.control.Adopt(all[l.cfg.Name].control()))
+		notes = append(notes, l.control.Adopt(all[l.name].control()))
 	}
 	return nil
 }

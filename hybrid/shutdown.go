@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/inflight"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
@@ -30,8 +31,8 @@ import (
 func (h *Hub) Shutdown(ctx context.Context) error {
 	for _, l := range h.all() {
 		l.stop()
-		if l.flight != nil {
-			l.flight.stop()
+		if l.calls != nil {
+			l.calls.in.Stop()
 		}
 	}
 	err := h.settle(ctx, h.all()...)
@@ -46,7 +47,7 @@ const (
 
 // settle pays the units that limiters owe, and takes the limiters out of the fleet. They make no more decisions, so the
 // units owed only decrease.
-func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
+func (h *Hub) settle(ctx context.Context, limiters ...*base) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, settleWithin)
@@ -54,7 +55,7 @@ func (h *Hub) settle(ctx context.Context, limiters ...*Limiter) error {
 	}
 	owing, err := h.payAll(ctx, limiters)
 	if ctx.Err() == nil && !h.gone.Load() {
-		drained := h.permits.drain(ctx, limiters)
+		drained := h.permits.Drain(ctx, flying(limiters)...)
 		if err == nil && drained == nil {
 			h.leave(limiters)
 			return nil
@@ -88,7 +89,7 @@ func (h *Hub) unpaid(owing []*keys.Entry, err error) error {
 // would miss the units that they bring. Without Redis it does not wait for these, because they have nothing to lose. It
 // polls every tick: it cannot wait for idle lanes, because other limiters share them. It does not wait for a client
 // that was closed, nor for a Redis that is away and does not answer one more message.
-func (h *Hub) payAll(ctx context.Context, limiters []*Limiter) (owing []*keys.Entry, err error) {
+func (h *Hub) payAll(ctx context.Context, limiters []*base) (owing []*keys.Entry, err error) {
 	t := time.NewTicker(keys.Tick)
 	defer t.Stop()
 	dues, tried := h.dues(limiters), make([]bool, len(h.breakers))
@@ -156,10 +157,10 @@ func (h *Hub) lastTry(ctx context.Context, server int) {
 }
 
 // dues begins to pay for all entries of limiters. It returns those that are not finished, in a line for each server.
-func (h *Hub) dues(limiters []*Limiter) [][]*keys.Entry {
+func (h *Hub) dues(limiters []*base) [][]*keys.Entry {
 	dues := make([][]*keys.Entry, len(h.breakers))
 	for _, l := range limiters {
-		l.each(func(e *keys.Entry) {
+		l.rates.each(func(e *keys.Entry) {
 			if !e.PaysOff() {
 				server := h.server(e.Tag())
 				dues[server] = append(dues[server], e)
@@ -201,11 +202,13 @@ func (h *Hub) Close() error {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
-	limiters := h.views()
+	limiters, views := h.all(), h.views()
 	for _, l := range limiters {
-		l.shut()
-		if l.flight != nil {
-			l.flight.stop()
+		if l.rates != nil {
+			l.rates.shut()
+		} else {
+			l.shut()
+			l.calls.in.Stop()
 		}
 	}
 	h.cancel()
@@ -214,8 +217,8 @@ func (h *Hub) Close() error {
 	h.engine.Close()
 	h.runner.Close()
 	h.clock.Close()
-	for _, l := range limiters {
-		l.writeOff()
+	for _, v := range views {
+		v.writeOff()
 	}
 	return h.metrics.Close()
 }
@@ -229,10 +232,21 @@ func (l *Limiter) writeOff() {
 }
 
 // leave takes limiters of this process out of their fleets.
-func (h *Hub) leave(limiters []*Limiter) {
+func (h *Hub) leave(limiters []*base) {
 	var parties []*member.Party
 	for _, l := range limiters {
 		parties = append(parties, l.party)
 	}
 	h.heart.Leave(parties)
+}
+
+// flying returns the limiters of calls in flight.
+func flying(limiters []*base) []*inflight.Limiter {
+	var out []*inflight.Limiter
+	for _, l := range limiters {
+		if l.calls != nil {
+			out = append(out, l.calls.in)
+		}
+	}
+	return out
 }

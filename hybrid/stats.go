@@ -19,9 +19,6 @@ import (
 
 // drain takes back the budgets of all keys, so that the decisions made from them are counted.
 func (l *Limiter) drain() {
-	if l.flight != nil {
-		l.flight.flush()
-	}
 	l.terms.Store.Sweep(func(e *keys.Entry) {
 		if e.Word.Load() != 0 {
 			e.TakeBack(l.clock.Now())
@@ -30,13 +27,27 @@ func (l *Limiter) drain() {
 }
 
 // decisions returns the number of decisions so far.
-func (l *Limiter) decisions() (total int64) {
-	l.drain()
-	allowed, denied, _ := l.terms.Count.Tally()
-	for src := range hybridlimit.NumSources {
-		total += allowed[src] + denied[src]
+func (l *base) decisions() (total int64) {
+	if l.calls != nil {
+		l.calls.in.Flush()
+		return l.calls.in.Count.Decisions()
+	}
+	for _, v := range l.rates.views {
+		v.drain()
+		total += v.terms.Count.Decisions()
 	}
 	return total
+}
+
+// bySource returns counts by source, without those that are 0.
+func bySource(counts [hybridlimit.NumSources]int64) map[hybridlimit.Source]int64 {
+	out := map[hybridlimit.Source]int64{}
+	for src, n := range counts {
+		if n > 0 {
+			out[hybridlimit.Source(src)] = n
+		}
+	}
+	return out
 }
 
 // Stats counts the work of a limiter since it was made. Redis has debited Paid + Granted - Refunded for it. At any
@@ -115,7 +126,6 @@ func ratio(of, to int64) float64 {
 // collection of metrics and Hub.Stats.
 func (l *Limiter) Stats() Stats {
 	s := Stats{
-		Allowed: map[hybridlimit.Source]int64{}, Denied: map[hybridlimit.Source]int64{},
 		Evicted: l.terms.Store.Evicted.Load(), Refused: l.terms.Store.Refused.Load(),
 		Fleet: l.party.Size(), Breaker: l.hub.worst(), Credit: l.terms.CreditNow(), Switch: Switch(l.control.Switch()),
 	}
@@ -129,14 +139,7 @@ func (l *Limiter) Stats() Stats {
 	})
 	c := &l.terms.Count
 	allowed, denied, admitted := c.Tally()
-	for src := range hybridlimit.NumSources {
-		if n := allowed[src]; n > 0 {
-			s.Allowed[hybridlimit.Source(src)] = n
-		}
-		if n := denied[src]; n > 0 {
-			s.Denied[hybridlimit.Source(src)] = n
-		}
-	}
+	s.Allowed, s.Denied = bySource(allowed), bySource(denied)
 	s.Returned = c.Returned.Load()
 	s.Admitted, s.Paid, s.Granted = admitted-s.Returned, c.Acked.Load(), c.Debited.Load()
 	s.Netted, s.Expired, s.Lost = c.Netted.Load(), c.Expired.Load(), c.Lost.Load()
@@ -183,8 +186,8 @@ func (h *Hub) Stats() HubStats {
 	e := h.engine.Stats()
 	s := HubStats{
 		Decisions: h.decisions(),
-		Messages:  e.Messages + h.exacts.Load() + h.heart.Messages.Load() + h.permits.messages.Load(), Ops: e.Ops + h.exacts.Load() + h.permits.ops.Load(),
-		Failures: e.Failures + h.failed.Load() + h.permits.failed.Load(), Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Renamed: e.Renamed + h.permits.renames.Load(), Breaker: h.worst(),
+		Messages:  e.Messages + h.exacts.Load() + h.heart.Messages.Load() + h.permits.Messages.Load(), Ops: e.Ops + h.exacts.Load() + h.permits.Ops.Load(),
+		Failures: e.Failures + h.failed.Load() + h.permits.Failed.Load(), Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Renamed: e.Renamed + h.permits.Renames.Load(), Breaker: h.worst(),
 		Behind: h.engine.Behind(), Syncs: h.syncs.Calls.Load(), SyncOps: h.syncs.Ops.Load(), SyncTime: time.Duration(h.syncs.Ns.Load()),
 	}
 	return s
@@ -195,21 +198,10 @@ func (h *Hub) decisions() int64 {
 	total, limiters := h.decided, slices.Collect(maps.Values(h.limiters))
 	h.mu.Unlock()
 	for _, l := range limiters {
-		for _, v := range l.views {
-			total += v.decisions()
-		}
+		total += l.decisions()
 	}
 	return total
 }
-
-// Name returns Config.Name.
-func (l *Limiter) Name() string { return l.cfg.Name }
-
-// Mode returns the mode: Settings.Mode, or else Config.Mode.
-func (l *Limiter) Mode() Mode { return Mode(l.control.Mode()) }
-
-// Hub returns the hub that the limiter belongs to.
-func (l *Limiter) Hub() *Hub { return l.hub }
 
 // attributes returns the attributes of the series of a limiter, or of one of its classes.
 func (l *Limiter) attributes() []attribute.KeyValue {
@@ -233,63 +225,76 @@ func (h *Hub) observe(o metric.Observer, in *tell.Instruments) {
 		late = 1
 	}
 	o.ObserveInt64(in.Late, late, hub)
-	if h.concurrent() {
+	if h.permits.Awake() {
 		member := int64(0)
-		if h.permits.standing.Load().Live(h.clock.Now()) {
+		if h.permits.Live() {
 			member = 1
 		}
 		o.ObserveInt64(in.Member, member, hub)
 	}
-	for _, l := range h.views() {
-		own := l.attributes()
-		of := func(kv ...attribute.KeyValue) metric.MeasurementOption {
-			return metric.WithAttributes(append(kv, own...)...)
-		}
-		c := &l.terms.Count
-		allowed, denied, admitted := c.Tally() // h.Stats above has drained the budgets
-		for i := range hybridlimit.NumSources {
-			src := tell.AttrSource.String(hybridlimit.Source(i).String())
-			may := l.mayDecide(hybridlimit.Source(i))
-			if n := allowed[i]; n > 0 || may.allow {
-				o.ObserveInt64(in.Decisions, n, of(tell.AttrResult.String("allowed"), src))
-			}
-			if n := denied[i]; n > 0 || may.deny {
-				o.ObserveInt64(in.Decisions, n, of(tell.AttrResult.String("denied"), src))
-			}
-		}
-		o.ObserveInt64(in.Invalid, c.BadLimits.Load(), of())
-		o.ObserveInt64(in.Ops, c.Ops.Load(), of())
-		o.ObserveInt64(in.Fleet, l.party.Size(), of())
-		o.ObserveInt64(in.Switched, int64(l.control.Switch()), of())
-		o.ObserveInt64(in.Limited, int64(l.control.Source()), of())
-		if l.flight != nil {
-			running, held, waiting := l.flight.sums()
-			o.ObserveInt64(in.Running, running, of())
-			o.ObserveInt64(in.Booked, held, of())
-			o.ObserveInt64(in.Waiting, waiting, of())
-			o.ObserveInt64(in.Keys, int64(l.flight.Len()), of())
+	for _, l := range h.all() {
+		if l.calls != nil {
+			l.calls.observe(o, in)
 			continue
 		}
-		o.ObserveInt64(in.Units, admitted, of(tell.AttrFate.String("admitted")))
-		o.ObserveInt64(in.Units, c.Acked.Load(), of(tell.AttrFate.String("paid")))
-		o.ObserveInt64(in.Units, c.Debited.Load(), of(tell.AttrFate.String("granted")))
-		o.ObserveInt64(in.Units, c.Expired.Load(), of(tell.AttrFate.String("expired")))
-		o.ObserveInt64(in.Units, c.Lost.Load(), of(tell.AttrFate.String("lost")))
-		o.ObserveInt64(in.Units, c.Uncertain.Load(), of(tell.AttrFate.String("uncertain")))
-		o.ObserveInt64(in.Units, c.Dropped.Load(), of(tell.AttrFate.String("dropped")))
-		o.ObserveInt64(in.Units, c.Forgiven.Load(), of(tell.AttrFate.String("forgiven")))
-		o.ObserveInt64(in.Units, c.Returned.Load(), of(tell.AttrFate.String("returned")))
-		o.ObserveInt64(in.Units, c.Refunded.Load(), of(tell.AttrFate.String("refunded")))
-		o.ObserveInt64(in.Evictions, int64(l.terms.Store.Evicted.Load()), of())
-		o.ObserveInt64(in.Refusals, int64(l.terms.Store.Refused.Load()), of())
-		o.ObserveInt64(in.Overflow, c.Overflow.Load(), of())
-		owed, held := l.terms.Books()
-		o.ObserveInt64(in.Owed, owed, of())
-		o.ObserveInt64(in.Held, held, of())
-		o.ObserveInt64(in.Resyncs, c.Resynced.Load(), of())
-		o.ObserveInt64(in.Credit, l.terms.CreditNow(), of())
-		o.ObserveInt64(in.Keys, l.terms.Store.Keys.Load(), of())
+		for _, v := range l.rates.views {
+			v.observe(o, in)
+		}
 	}
+}
+
+// observe reports what all limiters have. h.Stats has drained the budgets. It returns the units that were admitted.
+func (l *base) observe(
+	o metric.Observer, in *tell.Instruments, c *tell.Counts, may func(hybridlimit.Source) decides, of func(...attribute.KeyValue) metric.MeasurementOption,
+) int64 {
+	allowed, denied, admitted := c.Tally()
+	for i := range hybridlimit.NumSources {
+		src, may := tell.AttrSource.String(hybridlimit.Source(i).String()), may(hybridlimit.Source(i))
+		if n := allowed[i]; n > 0 || may.allow {
+			o.ObserveInt64(in.Decisions, n, of(tell.AttrResult.String("allowed"), src))
+		}
+		if n := denied[i]; n > 0 || may.deny {
+			o.ObserveInt64(in.Decisions, n, of(tell.AttrResult.String("denied"), src))
+		}
+	}
+	o.ObserveInt64(in.Invalid, c.BadLimits.Load(), of())
+	o.ObserveInt64(in.Ops, c.Ops.Load(), of())
+	o.ObserveInt64(in.Fleet, l.party.Size(), of())
+	o.ObserveInt64(in.Switched, int64(l.control.Switch()), of())
+	o.ObserveInt64(in.Limited, int64(l.control.Source()), of())
+	return admitted
+}
+
+// with returns a function that adds attributes to those of one value.
+func with(own ...attribute.KeyValue) func(...attribute.KeyValue) metric.MeasurementOption {
+	return func(kv ...attribute.KeyValue) metric.MeasurementOption {
+		return metric.WithAttributes(append(kv, own...)...)
+	}
+}
+
+// observe reports the values of a class of a limiter.
+func (l *Limiter) observe(o metric.Observer, in *tell.Instruments) {
+	c, of := &l.terms.Count, with(l.attributes()...)
+	admitted := l.base.observe(o, in, c, l.mayDecide, of)
+	o.ObserveInt64(in.Units, admitted, of(tell.AttrFate.String("admitted")))
+	o.ObserveInt64(in.Units, c.Acked.Load(), of(tell.AttrFate.String("paid")))
+	o.ObserveInt64(in.Units, c.Debited.Load(), of(tell.AttrFate.String("granted")))
+	o.ObserveInt64(in.Units, c.Expired.Load(), of(tell.AttrFate.String("expired")))
+	o.ObserveInt64(in.Units, c.Lost.Load(), of(tell.AttrFate.String("lost")))
+	o.ObserveInt64(in.Units, c.Uncertain.Load(), of(tell.AttrFate.String("uncertain")))
+	o.ObserveInt64(in.Units, c.Dropped.Load(), of(tell.AttrFate.String("dropped")))
+	o.ObserveInt64(in.Units, c.Forgiven.Load(), of(tell.AttrFate.String("forgiven")))
+	o.ObserveInt64(in.Units, c.Returned.Load(), of(tell.AttrFate.String("returned")))
+	o.ObserveInt64(in.Units, c.Refunded.Load(), of(tell.AttrFate.String("refunded")))
+	o.ObserveInt64(in.Evictions, int64(l.terms.Store.Evicted.Load()), of())
+	o.ObserveInt64(in.Refusals, int64(l.terms.Store.Refused.Load()), of())
+	o.ObserveInt64(in.Overflow, c.Overflow.Load(), of())
+	owed, held := l.terms.Books()
+	o.ObserveInt64(in.Owed, owed, of())
+	o.ObserveInt64(in.Held, held, of())
+	o.ObserveInt64(in.Resyncs, c.Resynced.Load(), of())
+	o.ObserveInt64(in.Credit, l.terms.CreditNow(), of())
+	o.ObserveInt64(in.Keys, l.terms.Store.Keys.Load(), of())
 }
 
 // decides lists the results that a source can have.
@@ -300,9 +305,6 @@ type decides struct{ allow, deny bool }
 // series of Unlimited is the exception: it begins with the first admission.
 func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
 	exactly := l.control.Exactly(l.control.Plan())
-	if l.flight != nil && (s == hybridlimit.SourceLease || s == hybridlimit.SourceTimeout) {
-		return decides{allow: s == hybridlimit.SourceLease, deny: s == hybridlimit.SourceTimeout}
-	}
 	switch s {
 	case hybridlimit.SourceLease:
 		return decides{allow: !exactly}
@@ -311,7 +313,7 @@ func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
 	case hybridlimit.SourceRedis, hybridlimit.SourceFallback, hybridlimit.SourceSwitch:
 		return decides{true, true}
 	case hybridlimit.SourceDenyCache:
-		return decides{deny: !l.control.Exact() && l.flight == nil}
+		return decides{deny: !l.control.Exact()}
 	case hybridlimit.SourceTimeout:
 		return decides{deny: l.Mode() == ModeStrict}
 	case hybridlimit.SourceStatic: // a cost above the burst

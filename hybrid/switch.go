@@ -46,35 +46,6 @@ func ParseSwitch(text string) (Switch, error) {
 // settleSpread is the time over which a process that leaves SwitchLocalOnly spreads the syncs of its owed units.
 const settleSpread = time.Second
 
-// SetSwitch sets the switch of this process from the next decision on. It overrides the fleet's switch, also with
-// SwitchNormal. ClearSwitch goes back to the fleet's. The setting is not stored: a restarted process follows the
-// fleet. Leaving SwitchLocalOnly checks every key in memory, which takes some ms for 100 000.
-func (l *Limiter) SetSwitch(s Switch) error { return l.control.SetSwitch(control.Switch(s)) }
-
-// ClearSwitch undoes SetSwitch: the fleet's switch applies again.
-func (l *Limiter) ClearSwitch() { l.control.ClearSwitch() }
-
-// Switch returns the switch in force, and whether it is this process's own.
-func (l *Limiter) Switch() (s Switch, own bool) {
-	now, own := l.control.SwitchOwn()
-	return Switch(now), own
-}
-
-// SetFleetSwitch sets the switch of all processes that share the limit. This process applies it at once, and the others
-// after their next heartbeat, within a second. (In a fleet of more than 500, processes that have had no call for ten
-// seconds apply it within ten seconds, or a round trip after their next call.) SwitchNormal takes it back. Redis keeps
-// the switch, and the fleet restores it in a Redis that has lost it. While Redis does not answer, processes keep the
-// switch that they heard last, and a process that starts decides as usual.
-//
-// SetFleetSwitch costs one message, whatever the state of the breaker. It waits for the answer, at most for
-// HubConfig.SyncTimeout. Without an answer it returns ErrUnavailable, and the switch may or may not have been set.
-func (l *Limiter) SetFleetSwitch(ctx context.Context, s Switch) error {
-	if l.control.Closed.Load() {
-		return hybridlimit.ErrClosed
-	}
-	return l.hub.SetFleetSwitch(ctx, l.cfg.Name, s)
-}
-
 // SetFleetSwitch is Limiter.SetFleetSwitch for a limiter by its name, which need not belong to this hub. It is for a
 // tool that is not a process of the fleet. The fleet's processes hear of the switch after their next heartbeats.
 // Prefix and Tags must be the same as theirs.

@@ -104,6 +104,15 @@ func (c *Counts) Tally() (allowed, denied [hybridlimit.NumSources]int64, admitte
 	return allowed, denied, admitted
 }
 
+// Decisions returns the number of decisions by all sources.
+func (c *Counts) Decisions() (total int64) {
+	allowed, denied, _ := c.Tally()
+	for src := range hybridlimit.NumSources {
+		total += allowed[src] + denied[src]
+	}
+	return total
+}
+
 // rise raises shown to n, and returns the larger of the two.
 func rise(shown *atomic.Int64, n int64) int64 {
 	for {

@@ -3,7 +3,6 @@ package house
 import (
 	"fmt"
 	"go/ast"
-	"go/token"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -15,6 +14,7 @@ import (
 // functions and types need one: their fields have a name outside only for the package next door.
 func checkDocs(sources []source) []string {
 	var bad []string
+	promoted := promotionsOf(sources)
 	for _, s := range sources {
 		if s.test || !isProduct(s.dir) {
 			continue
@@ -29,7 +29,7 @@ func checkDocs(sources []source) []string {
 		for _, decl := range s.tree.Decls {
 			switch d := decl.(type) {
 			case *ast.FuncDecl:
-				if d.Name.IsExported() && exportedReceiver(d) && empty(d.Doc) {
+				if d.Name.IsExported() && len(promoted.receivers(s.dir, d)) > 0 && empty(d.Doc) {
 					missing(d.Name, "function")
 				}
 			case *ast.GenDecl:
@@ -94,30 +94,6 @@ func checkFields(typ ast.Expr, missing func(id *ast.Ident, what string)) {
 		}
 		return true
 	})
-}
-
-// exportedReceiver reports whether a function is visible from outside: it has no receiver, or a receiver of an exported type.
-func exportedReceiver(d *ast.FuncDecl) bool {
-	if d.Recv == nil || len(d.Recv.List) == 0 {
-		return true
-	}
-	typ := d.Recv.List[0].Type
-	for {
-		switch t := typ.(type) {
-		case *ast.StarExpr:
-			typ = t.X
-		case *ast.ParenExpr:
-			typ = t.X
-		case *ast.IndexExpr: // one type parameter
-			typ = t.X
-		case *ast.IndexListExpr: // several
-			typ = t.X
-		case *ast.Ident:
-			return token.IsExported(t.Name)
-		default:
-			return true
-		}
-	}
 }
 
 // empty reports whether a comment has no text: it is missing, or has only directives.

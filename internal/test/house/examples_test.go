@@ -36,7 +36,7 @@ var limiters = []string{"local", "global", "hybrid"}
 // an Output comment, and if its file is in package doc's view of the package.
 func checkExamples(sources []source) []string {
 	runs := map[string]map[string]int{} // by package and name, without suffixes
-	want := map[string][]string{}
+	want, promoted := map[string][]string{}, promotionsOf(sources)
 	for dir, names := range demonstrated {
 		want[dir] = slices.Clone(names)
 	}
@@ -59,8 +59,12 @@ func checkExamples(sources []source) []string {
 			continue
 		}
 		for _, decl := range s.tree.Decls {
-			if d, ok := decl.(*ast.FuncDecl); ok && isVerb(d) {
-				want[s.dir] = append(want[s.dir], receiver(d)+"_"+d.Name.Name)
+			if d, ok := decl.(*ast.FuncDecl); ok {
+				for _, of := range promoted.receivers(s.dir, d) {
+					if isVerb(of, d) {
+						want[s.dir] = append(want[s.dir], of+"_"+d.Name.Name)
+					}
+				}
 			}
 		}
 	}
@@ -88,8 +92,7 @@ func stem(name string) string {
 }
 
 // isVerb reports whether a method is an action of a limiter: a method of Limiter, ConcurrencyLimiter or Hub, exported, with a context or a limit.
-func isVerb(d *ast.FuncDecl) bool {
-	of := receiver(d)
+func isVerb(of string, d *ast.FuncDecl) bool {
 	if of != "Limiter" && of != "ConcurrencyLimiter" && of != "Hub" || !d.Name.IsExported() || slices.Contains(undemonstrated, of+"."+d.Name.Name) {
 		return false
 	}
@@ -106,14 +109,7 @@ func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""
 	}
-	t := d.Recv.List[0].Type
-	if star, ok := t.(*ast.StarExpr); ok {
-		t = star.X
-	}
-	if id, ok := t.(*ast.Ident); ok {
-		return id.Name
-	}
-	return ""
+	return typeName(d.Recv.List[0].Type)
 }
 
 // Each verb is shown twice, in programs that go test runs.

@@ -78,6 +78,13 @@ var product = map[string]rule{
 		},
 		outside: []string{redisClient, xtime, otel, xxhash},
 	},
+	"hybrid/internal/inflight": {
+		inside: []string{
+			".", "internal/account", "internal/algo", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits", "internal/runner", "internal/wire", "lua",
+			"sync", "hybrid/internal/control", "hybrid/internal/member", "hybrid/internal/tell",
+		},
+		outside: []string{redisClient, xtime, otel, xxhash},
+	},
 	"hybrid/internal/keys": {
 		inside: []string{
 			".", "internal/account", "internal/algo", "internal/census", "internal/clock", "internal/fallback", "internal/refresh",
@@ -90,7 +97,7 @@ var product = map[string]rule{
 		inside: []string{
 			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
 			"internal/groups", "internal/classes", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
-			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/keys", "hybrid/internal/member", "hybrid/internal/tell",
+			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/inflight", "hybrid/internal/keys", "hybrid/internal/member", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},

@@ -54,9 +54,10 @@ func differences(listed, found []string) (bad []string) {
 }
 
 // surface lists the exported names of public product packages: package-level names, methods of exported types, and the fields
-// and methods within exported structs and interfaces, embedded ones included.
+// and methods within exported structs and interfaces, those of embedded types included.
 func surface(sources []source) []string {
 	var names []string
+	promoted := promotionsOf(sources)
 	for _, s := range sources {
 		if s.test || !isProduct(s.dir) || strings.Contains(s.dir, "internal/") || slices.Contains(notForApplications, s.dir) {
 			continue
@@ -66,12 +67,15 @@ func surface(sources []source) []string {
 		for _, decl := range s.tree.Decls {
 			switch d := decl.(type) {
 			case *ast.FuncDecl:
-				switch recv := receiver(d); {
-				case !d.Name.IsExported():
-				case recv == "":
-					add(d.Name.Name)
-				case token.IsExported(recv):
-					add(recv, d.Name.Name)
+				if !d.Name.IsExported() {
+					continue
+				}
+				for _, recv := range promoted.receivers(s.dir, d) {
+					if recv == "" {
+						add(d.Name.Name)
+					} else {
+						add(recv, d.Name.Name)
+					}
 				}
 			case *ast.GenDecl:
 				for _, spec := range d.Specs {

@@ -1,4 +1,4 @@
-package hybrid
+package inflight
 
 import (
 	"testing"
@@ -10,10 +10,10 @@ import (
 // TestMakeRoomLooksOnce checks that a limiter that is full of running calls looks at its keys once, and again after one is unused.
 // Regression: each call of a key more looked at all keys, which took milliseconds for 100 000.
 func TestMakeRoomLooksOnce(t *testing.T) {
-	l := &ConcurrencyLimiter{shards: make([]permitShard, permitShards)}
+	l := &Limiter{shards: make([]shard, shardCount)}
 	l.room.Store(true)
-	e := &permitEntry{lim: l, shard: &l.shards[0], key: "k"}
-	e.shard.keys = map[uint64]*permitEntry{0: e}
+	e := &entry{lim: l, shard: &l.shards[0], key: "k"}
+	e.shard.keys = map[uint64]*entry{0: e}
 	if !e.Fall(&permits.Conditions{Share: 1}, 1) {
 		t.Fatal("no call runs")
 	}
@@ -25,7 +25,7 @@ func TestMakeRoomLooksOnce(t *testing.T) {
 		t.Error("there is room")
 	}
 	e.shard.mu.Unlock()
-	l.base = &Limiter{control: &control.View{Control: new(control.Control)}}
+	l.control = &control.View{Control: new(control.Control)}
 	if l.room.Load() {
 		t.Error("a look is due before a key is unused")
 	}
@@ -37,9 +37,9 @@ func TestMakeRoomLooksOnce(t *testing.T) {
 // TestForgoneReset checks that a call that stops waiting for its Reset leaves nothing behind, and that the Reset stays due. Regression:
 // an outage kept a channel for each such call, and another key could take the place of the key.
 func TestForgoneReset(t *testing.T) {
-	l := &ConcurrencyLimiter{shards: make([]permitShard, permitShards)}
-	e := &permitEntry{lim: l, shard: &l.shards[0], key: "k"}
-	e.shard.keys = map[uint64]*permitEntry{0: e}
+	l := &Limiter{shards: make([]shard, shardCount)}
+	e := &entry{lim: l, shard: &l.shards[0], key: "k"}
+	e.shard.keys = map[uint64]*entry{0: e}
 	for range 3 {
 		done := make(chan struct{})
 		e.resets = append(e.resets, done)

@@ -1,40 +1,65 @@
-package hybrid
+package inflight
 
 import (
+	"context"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
-
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
+	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/lua"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
-// membership is the part of a hub that its limiters of calls in flight share: the membership of the process in the
-// fleet, the messages, and the planned times. internal/permits has the protocol.
+// Env is what calls in flight need of their hub.
+type Env struct {
+	Context  context.Context // ends with Close
+	Clock    *clock.Clock
+	Log      *tell.Log
+	Names    lua.Names
+	Runner   *runner.Runner
+	Engine   *ratesync.Engine
+	Timeout  time.Duration // HubConfig.SyncTimeout
+	Breaker  func(tag int) *circuit.Breaker
+	Broken   func(tag int) bool // Redis does not answer
+	Away     func() bool        // a part of Redis does not answer
+	Event    func()             // a call came: see member.Pace.Event
+	Renamed  func(tag int)      // another process uses the identity
+	Begin    func() bool        // counts a goroutine; false: the hub is closed
+	End      func()             // of a goroutine that Begin or the caller of Run has counted
+	Limiters func() []*Limiter  // all, also closed ones with running calls
+}
+
+// Members is what the limiters of calls in flight of a hub share: the membership of the process in the fleet, the
+// messages, and the planned times. It implements member.Permits. internal/permits has the protocol.
 //
 // Locks are taken in this order: a lane, a shard or the hub's, mu, the waker's. None is held across a message or a
 // callback.
-type membership struct {
-	hub      *Hub
+type Members struct {
+	env      Env
+	awake    atomic.Bool // there is or was a limiter
 	waker    *waker
-	lanes    []permitLane // one for each tag
+	lanes    []lane // one for each tag
 	standing atomic.Pointer[standing]
 	keys     atomic.Int64 // in memory, of all limiters
-	messages atomic.Uint64
-	ops      atomic.Uint64
-	failed   atomic.Uint64 // messages without an answer
-	renames  atomic.Uint64 // identities given up, because another process used them
+	Messages atomic.Uint64
+	Ops      atomic.Uint64
+	Failed   atomic.Uint64 // messages without an answer
+	Renames  atomic.Uint64 // identities given up, because another process used them
 	refresh  atomic.Bool   // the limits may have changed: the waker visits all keys
 	recheck  atomic.Bool   // Redis may have gone or come: the waker visits the keys with waiting calls
 
 	mu      sync.Mutex // guards the fields below
 	process string     // the identity
 	member  permits.Member
-	missed  bool                      // the last heartbeat had no answer
-	accuses map[*permitEntry]struct{} // keys that wait for the heartbeats of the holders that stand in their way
+	missed  bool                // the last heartbeat had no answer
+	accuses map[*entry]struct{} // keys that wait for the heartbeats of the holders that stand in their way
 }
 
 // standing is what decisions know of the membership.
@@ -48,8 +73,11 @@ type standing struct {
 // membership in time. Only a process that does not run at all can be later.
 const lateTicker = int64(300 * time.Millisecond)
 
-func newMembership(h *Hub) *membership {
-	m := &membership{hub: h, waker: newWaker(h.clock), lanes: make([]permitLane, h.cfg.Tags), process: h.process, accuses: map[*permitEntry]struct{}{}}
+// NewMembers returns the membership of a process that has an identity.
+func NewMembers(process string, env Env) *Members {
+	m := &Members{
+		env: env, waker: newWaker(env.Clock), lanes: make([]lane, env.Names.Tags), process: process, accuses: map[*entry]struct{}{},
+	}
 	m.member.Period = int64(member.PulseEvery)
 	for tag := range m.lanes {
 		m.lanes[tag].members, m.lanes[tag].tag = m, tag
@@ -59,10 +87,10 @@ func newMembership(h *Hub) *membership {
 }
 
 // publish makes the membership known to decisions. mu is held, or nothing else runs yet.
-func (m *membership) publish() {
+func (m *Members) publish() {
 	st := &standing{Standing: m.member.Standing(), joins: !m.missed}
 	if m.keys.Load() > 0 { // else the ticker would run in an idle process
-		if epoch, now := m.hub.clock.Stamp(); st.Until-lateTicker > now {
+		if epoch, now := m.env.Clock.Stamp(); st.Until-lateTicker > now {
 			st.good = clock.GoodUntil(epoch, now, st.Until-lateTicker)
 		}
 	}
@@ -70,18 +98,18 @@ func (m *membership) publish() {
 }
 
 // Beat returns the part of a heartbeat that is sent now; nil if the hub has no limiter of calls in flight.
-func (m *membership) Beat() *permits.Pulse {
-	if !m.hub.concurrent() {
+func (m *Members) Beat() *permits.Pulse {
+	if !m.Awake() {
 		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := m.member.Beat(m.hub.clock.Now())
+	p := m.member.Beat(m.env.Clock.Now())
 	return &p
 }
 
 // Miss notes that a heartbeat had no answer. Calls that wait for it go on by the fallback.
-func (m *membership) Miss(p *permits.Pulse) {
+func (m *Members) Miss(p *permits.Pulse) {
 	if p == nil {
 		return
 	}
@@ -90,11 +118,11 @@ func (m *membership) Miss(p *permits.Pulse) {
 	m.missed = true
 	m.publish()
 	m.mu.Unlock()
-	m.lookAgain()
+	m.LookAgain()
 }
 
 // Beaten takes the answer to a heartbeat.
-func (m *membership) Beaten(p *permits.Pulse, sent, received, losses int64, beats []int64) {
+func (m *Members) Beaten(p *permits.Pulse, sent, received, losses int64, beats []int64) {
 	if p == nil {
 		return
 	}
@@ -104,7 +132,7 @@ func (m *membership) Beaten(p *permits.Pulse, sent, received, losses int64, beat
 	touched, was := m.member.Touched(), m.missed
 	m.missed = false
 	m.publish()
-	accuses := make([]*permitEntry, 0, len(m.accuses))
+	accuses := make([]*entry, 0, len(m.accuses))
 	for e := range m.accuses {
 		accuses = append(accuses, e)
 	}
@@ -112,9 +140,9 @@ func (m *membership) Beaten(p *permits.Pulse, sent, received, losses int64, beat
 	m.mu.Unlock()
 	switch {
 	case again:
-		m.each(func(e *permitEntry) { e.tell(touched, received) })
+		m.each(func(e *entry) { e.tell(touched, received) })
 	case was || joined:
-		m.lookAgain()
+		m.LookAgain()
 	}
 	for _, e := range accuses {
 		e.accuse(received)
@@ -122,34 +150,43 @@ func (m *membership) Beaten(p *permits.Pulse, sent, received, losses int64, beat
 }
 
 // Holds reports whether the process holds permits, or has calls that wait for some.
-func (m *membership) Holds() bool { return m.keys.Load() > 0 }
+func (m *Members) Holds() bool { return m.keys.Load() > 0 }
 
-// lookAgain makes the waker visit the keys with waiting calls.
-func (m *membership) lookAgain() {
+// Wake reports whether this is the first limiter: the caller then counts a goroutine, and starts Run in it.
+func (m *Members) Wake() bool { return !m.awake.Swap(true) }
+
+// Awake reports whether the hub has, or had, a limiter of calls in flight.
+func (m *Members) Awake() bool { return m.awake.Load() }
+
+// Live reports whether the process may use the permits that it holds.
+func (m *Members) Live() bool { return m.standing.Load().Live(m.env.Clock.Now()) }
+
+// LookAgain makes the waker visit the keys with waiting calls.
+func (m *Members) LookAgain() {
 	m.recheck.Store(true)
 	m.waker.stir()
 }
 
-// changed makes the waker visit all keys, because limits may have changed.
-func (m *membership) changed() {
+// Changed makes the waker visit all keys, because limits may have changed.
+func (m *Members) Changed() {
 	m.refresh.Store(true)
 	m.waker.stir()
 }
 
-// run is the goroutine of the waker, until the hub closes.
-func (m *membership) run() {
-	defer m.hub.wg.Done()
-	m.waker.run(m.hub.ctx, m.visit)
+// Run is the goroutine of the waker, until the hub closes.
+func (m *Members) Run() {
+	defer m.env.End()
+	m.waker.run(m.env.Context, m.visit)
 }
 
-// visit does the work of lookAgain and changed.
-func (m *membership) visit() {
+// visit does the work of LookAgain and Changed.
+func (m *Members) visit() {
 	all, waiting := m.refresh.Swap(false), m.recheck.Swap(false)
 	if !all && !waiting {
 		return
 	}
-	now := m.hub.clock.Now()
-	m.each(func(e *permitEntry) {
+	now := m.env.Clock.Now()
+	m.each(func(e *entry) {
 		e.shard.mu.Lock()
 		if e.dropped || !all && e.Waiting() == 0 {
 			e.shard.mu.Unlock()
@@ -168,27 +205,25 @@ func (m *membership) visit() {
 }
 
 // known returns the present limit of a key without a question to LimitFor. The entry is locked.
-func (l *ConcurrencyLimiter) known(e *permitEntry) int64 {
-	if limit, ok := l.base.control.Listed(e.key); ok {
+func (l *Limiter) known(e *entry) int64 {
+	if limit, ok := l.control.Listed(e.key); ok {
 		return limit.BurstSize()
 	}
 	if e.own {
 		return e.limit
 	}
-	return l.base.control.PlanOf(e.key).Limit.BurstSize()
+	return l.control.PlanOf(e.key).Limit.BurstSize()
 }
 
 // each calls f for every key of all limiters, without a lock.
-func (m *membership) each(f func(*permitEntry)) {
-	for _, l := range m.hub.all() {
-		if l.flight != nil {
-			l.flight.each(f)
-		}
+func (m *Members) each(f func(*entry)) {
+	for _, l := range m.env.Limiters() {
+		l.each(f)
 	}
 }
 
 // tell tells the holding of a key again. touched is the time of Member.Touched.
-func (e *permitEntry) tell(touched, now int64) {
+func (e *entry) tell(touched, now int64) {
 	e.shard.mu.Lock()
 	if e.dropped {
 		e.shard.mu.Unlock()
@@ -199,8 +234,8 @@ func (e *permitEntry) tell(touched, now int64) {
 }
 
 // accuse takes the holdings of dead processes off that stand in the way of a key's calls.
-func (e *permitEntry) accuse(now int64) {
-	m := e.lim.base.hub.permits
+func (e *entry) accuse(now int64) {
+	m := e.lim.members
 	e.shard.mu.Lock()
 	m.mu.Lock()
 	c := e.lim.conditions(e, now)
@@ -216,7 +251,7 @@ func (e *permitEntry) accuse(now int64) {
 }
 
 // suspect notes the holders that a refusal of a key has named.
-func (m *membership) suspect(e *permitEntry, holders []permits.Claim, now int64) {
+func (m *Members) suspect(e *entry, holders []permits.Claim, now int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.member.Suspect(holders, now)
@@ -224,22 +259,22 @@ func (m *membership) suspect(e *permitEntry, holders []permits.Claim, now int64)
 }
 
 // loss notes that Redis has lost something.
-func (m *membership) loss() {
+func (m *Members) loss() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.member.Loss()
 }
 
 // identity returns the identity of the process.
-func (m *membership) identity() string {
+func (m *Members) identity() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.process
 }
 
 // Rename gives the process another identity, and takes its permits along. The process is not a member until a heartbeat
-// of the new identity is answered. Only the heartbeat's goroutine calls rename.
-func (m *membership) Rename(process string) {
+// of the new identity is answered. Only the heartbeat's goroutine calls Rename.
+func (m *Members) Rename(process string) {
 	if m.identity() == process {
 		return
 	}
@@ -252,7 +287,7 @@ func (m *membership) Rename(process string) {
 	m.member.Rename()
 	m.publish()
 	m.mu.Unlock()
-	m.each(func(e *permitEntry) {
+	m.each(func(e *entry) {
 		e.shard.mu.Lock()
 		e.Rename(before)
 		e.shard.mu.Unlock()

@@ -1,4 +1,4 @@
-package hybrid
+package inflight
 
 import (
 	"context"
@@ -8,30 +8,28 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
-
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
-
 	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// permitLane sends the messages about the permits of one tag, one at a time, in a goroutine that runs while there are
+// lane sends the messages about the permits of one tag, one at a time, in a goroutine that runs while there are
 // any.
-type permitLane struct {
-	members *membership
+type lane struct {
+	members *Members
 	tag     int
 	wakeup  // guarded by the waker
 
 	mu     sync.Mutex // guards the fields below
-	lane   permits.Lane[*permitEntry]
-	runs   bool           // the goroutine runs
-	flight uint64         // the attempt in flight; the answers to others are dropped
-	keys   []*permitEntry // of the message in flight
-	ops    []permits.Op   // likewise
-	pause  int64          // ns; the time between two attempts that fail
-	after  int64          // ns; nothing is sent before
-	stale  int            // attempts that Redis called stale, without another answer between them
+	lane   permits.Lane[*entry]
+	runs   bool         // the goroutine runs
+	flight uint64       // the attempt in flight; the answers to others are dropped
+	keys   []*entry     // of the message in flight
+	ops    []permits.Op // likewise
+	pause  int64        // ns; the time between two attempts that fail
+	after  int64        // ns; nothing is sent before
+	stale  int          // attempts that Redis called stale, without another answer between them
 }
 
 const (
@@ -43,7 +41,7 @@ const (
 )
 
 // add sends an op for a key.
-func (p *permitLane) add(e *permitEntry) {
+func (p *lane) add(e *entry) {
 	p.mu.Lock()
 	p.lane.Add(e)
 	p.mu.Unlock()
@@ -51,14 +49,14 @@ func (p *permitLane) add(e *permitEntry) {
 }
 
 // again implements sleeper: a pause is over.
-func (p *permitLane) again(int64) { p.start() }
+func (p *lane) again(int64) { p.start() }
 
 // start starts the goroutine if there is something to send.
-func (p *permitLane) start() {
-	h := p.members.hub
+func (p *lane) start() {
+	h := &p.members.env
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.runs || !p.lane.Due() || !h.begin() {
+	if p.runs || !p.lane.Due() || !h.Begin() {
 		return
 	}
 	p.runs = true
@@ -66,16 +64,16 @@ func (p *permitLane) start() {
 }
 
 // run sends messages until nothing is due, Redis is away, or the hub closes.
-func (p *permitLane) run() {
-	h := p.members.hub
-	defer h.wg.Done()
+func (p *lane) run() {
+	h := &p.members.env
+	defer h.End()
 	for p.send(h) {
 	}
 }
 
 // send sends one message. It reports false, and the goroutine ends, if it cannot.
-func (p *permitLane) send(h *Hub) bool {
-	call, ok := h.breaker(p.tag).Begin()
+func (p *lane) send(h *Env) bool {
+	call, ok := h.Breaker(p.tag).Begin()
 	m, keys, flight, names := p.take(h, ok)
 	if keys == nil {
 		if ok {
@@ -83,27 +81,27 @@ func (p *permitLane) send(h *Hub) bool {
 		}
 		return false
 	}
-	h.clock.Begin()
-	defer h.clock.End()
-	given := h.cfg.SyncTimeout + h.engine.Late()
-	ctx, cancel := context.WithTimeout(h.ctx, given)
+	h.Clock.Begin()
+	defer h.Clock.End()
+	given := h.Timeout + h.Engine.Late()
+	ctx, cancel := context.WithTimeout(h.Context, given)
 	sent := time.Now()
-	answer, err := h.runner.Permits(ctx, h.names.Holdings(p.tag), names, m)
+	answer, err := h.Runner.Permits(ctx, h.Names.Holdings(p.tag), names, m)
 	took := time.Since(sent)
 	cancel()
-	p.members.messages.Add(1)
-	p.members.ops.Add(uint64(len(keys)))
+	p.members.Messages.Add(1)
+	p.members.Ops.Add(uint64(len(keys)))
 	blamed := err
 	switch {
 	case err == nil:
-	case h.ctx.Err() != nil:
+	case h.Context.Err() != nil:
 		blamed = context.Canceled // closing: no evidence about Redis
 	case errors.Is(err, wire.ErrRefused) || errors.Is(err, permits.ErrStale):
 		blamed = nil // Redis can serve
 	default:
-		p.members.failed.Add(1)
+		p.members.Failed.Add(1)
 	}
-	call.End(h.engine.Outcome(given, took, blamed))
+	call.End(h.Engine.Outcome(given, took, blamed))
 	if err != nil {
 		p.lost(h, m, keys, flight, err)
 	} else {
@@ -114,16 +112,16 @@ func (p *permitLane) send(h *Hub) bool {
 
 // take begins a message. It returns no keys if nothing may be sent now; the goroutine then ends. may reports whether
 // the breaker permits a message.
-func (p *permitLane) take(h *Hub, may bool) (m permits.Message, keys []*permitEntry, flight uint64, names []string) {
+func (p *lane) take(h *Env, may bool) (m permits.Message, keys []*entry, flight uint64, names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := h.clock.Now()
+	now := h.Clock.Now()
 	if !may {
 		p.delay(now)
 	}
-	if h.ctx.Err() != nil || !p.lane.Due() || now < p.after {
+	if h.Context.Err() != nil || !p.lane.Due() || now < p.after {
 		p.runs = false
-		if p.lane.Due() && h.ctx.Err() == nil {
+		if p.lane.Due() && h.Context.Err() == nil {
 			p.members.waker.plan(p, p.after)
 		}
 		return m, nil, 0, nil
@@ -138,8 +136,8 @@ func (p *permitLane) take(h *Hub, may bool) (m permits.Message, keys []*permitEn
 		}
 		m.Ops = append(m.Ops, op)
 		e.shard.mu.Unlock()
-		e.lim.base.terms.Count.Ops.Add(1)
-		names = append(names, h.names.Held(e.tag, e.lim.base.cfg.Name, e.key))
+		e.lim.Count.Ops.Add(1)
+		names = append(names, h.Names.Held(e.tag, e.lim.Name, e.key))
 	}
 	p.flight++
 	p.keys, p.ops = keys, m.Ops
@@ -147,18 +145,18 @@ func (p *permitLane) take(h *Hub, may bool) (m permits.Message, keys []*permitEn
 }
 
 // delay plans the next attempt after one that failed.
-func (p *permitLane) delay(now int64) {
+func (p *lane) delay(now int64) {
 	p.pause = min(max(2*p.pause, shortPause), longPause)
 	p.after = now + clock.Jitter(p.pause)
 }
 
 // lost notes that a message had no answer.
-func (p *permitLane) lost(h *Hub, m permits.Message, keys []*permitEntry, flight uint64, err error) {
+func (p *lane) lost(h *Env, m permits.Message, keys []*entry, flight uint64, err error) {
 	p.mu.Lock()
 	renames := false
 	if p.flight == flight {
 		p.forsake()
-		p.delay(h.clock.Now())
+		p.delay(h.Clock.Now())
 		if errors.Is(err, permits.ErrStale) {
 			p.stale++
 			renames = p.stale >= staleMost
@@ -166,20 +164,20 @@ func (p *permitLane) lost(h *Hub, m permits.Message, keys []*permitEntry, flight
 	}
 	p.mu.Unlock()
 	if errors.Is(err, wire.ErrRefused) {
-		h.log.Event(tell.MsgPermits, slog.Int("tag", p.tag), slog.Int("ops", len(m.Ops)), slog.Any("error", err))
+		h.Log.Event(tell.MsgPermits, slog.Int("tag", p.tag), slog.Int("ops", len(m.Ops)), slog.Any("error", err))
 	}
 	if renames {
-		p.members.renames.Add(1)
-		h.renamed(p.tag)
+		p.members.Renames.Add(1)
+		h.Renamed(p.tag)
 	}
-	now := h.clock.Now()
+	now := h.Clock.Now()
 	for _, e := range keys { // calls that wait may use the fallback now
 		e.again(now)
 	}
 }
 
 // forsake ends the message in flight without an answer. The lane is locked.
-func (p *permitLane) forsake() {
+func (p *lane) forsake() {
 	for i, e := range p.keys {
 		e.shard.mu.Lock()
 		if e.Lost(p.ops[i]) {
@@ -194,7 +192,7 @@ func (p *permitLane) forsake() {
 }
 
 // rename begins the messages of a new identity. The lane is locked.
-func (p *permitLane) rename() {
+func (p *lane) rename() {
 	p.lane.Rename()
 	p.stale = 0
 	if p.keys != nil { // its answer is dropped
@@ -203,7 +201,7 @@ func (p *permitLane) rename() {
 }
 
 // hear takes the answer to a message.
-func (p *permitLane) hear(h *Hub, m permits.Message, keys []*permitEntry, flight uint64, a permits.Answer) {
+func (p *lane) hear(h *Env, m permits.Message, keys []*entry, flight uint64, a permits.Answer) {
 	p.mu.Lock()
 	if p.flight != flight { // the process has another identity since
 		p.mu.Unlock()
@@ -211,7 +209,7 @@ func (p *permitLane) hear(h *Hub, m permits.Message, keys []*permitEntry, flight
 	}
 	p.flight++
 	p.keys, p.ops, p.pause, p.after, p.stale = nil, nil, 0, 0, 0
-	now, held := h.clock.Now(), 0
+	now, held := h.Clock.Now(), 0
 	for i, e := range keys {
 		held += e.hear(m.Ops[i], a.Replies[i], m.Number, now)
 	}
@@ -223,8 +221,8 @@ func (p *permitLane) hear(h *Hub, m permits.Message, keys []*permitEntry, flight
 }
 
 // hear takes the answer to an op. It returns the change of the number of keys with permits.
-func (e *permitEntry) hear(op permits.Op, r permits.Reply, number, now int64) int {
-	m := e.lim.base.hub.permits
+func (e *entry) hear(op permits.Op, r permits.Reply, number, now int64) int {
+	m := e.lim.members
 	e.shard.mu.Lock()
 	c := e.lim.conditions(e, now)
 	heard := e.Hear(&c, op, r, number, now, chance())

@@ -1,4 +1,4 @@
-package hybrid
+package inflight
 
 import (
 	"container/heap"

@@ -1,4 +1,4 @@
-package hybrid
+package inflight
 
 import (
 	"hash/maphash"
@@ -7,37 +7,32 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
-
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
-
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
-
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 )
 
-// permitShard is a part of the keys of a ConcurrencyLimiter under one lock.
-type permitShard struct {
+// shard is a part of the keys of a Limiter under one lock.
+type shard struct {
 	mu     sync.Mutex
-	keys   map[uint64]*permitEntry // by the hash of the key; of equal hashes, the first
-	taken  int64                   // calls that found their permits at hand, since the last flush
-	passed int64                   // their permits
+	keys   map[uint64]*entry // by the hash of the key; of equal hashes, the first
+	taken  int64             // calls that found their permits at hand, since the last flush
+	passed int64             // their permits
 
 	_ [64]byte // keeps neighbours' locks off this cache line
 }
 
-// permitEntry is a key in memory. The lock of its shard guards it, except where noted.
-type permitEntry struct {
+// entry is a key in memory. The lock of its shard guards it, except where noted.
+type entry struct {
 	permits.Holding
 	wakeup  // guarded by the waker
-	lim     *ConcurrencyLimiter
-	shard   *permitShard
+	lim     *Limiter
+	shard   *shard
 	key     string
 	hash    uint64
-	next    *permitEntry // with an equal hash
+	next    *entry // with an equal hash
 	tag     int
 	limit   int64           // permits
 	own     bool            // limit is the key's own, by LimitFor
@@ -46,39 +41,47 @@ type permitEntry struct {
 	sent    []chan struct{} // for the Reset in flight
 }
 
-// permitState is the state of a waiting call.
-type permitState uint8
+// waitState is the state of a waiting call.
+type waitState uint8
 
 const (
-	permitWaits permitState = iota
-	permitServed
-	permitDenied
-	permitShut
+	isWaits waitState = iota
+	isServed
+	isDenied
+	isShut
 )
 
-// permitCall is a waiting call. The lock of the shard guards it until ready is closed.
-type permitCall struct {
+// waitingCall is a waiting call. The lock of the shard guards it until ready is closed.
+type waitingCall struct {
 	permits.Waiter
 	ready  chan struct{} // closed with the end of the wait
-	state  permitState
+	state  waitState
 	source hybridlimit.Source
 	limit  int64 // when the wait ended
 	left   int64 // permits that are free then
 }
 
 // end ends the wait of a call.
-func (w *permitCall) end(e *permitEntry, state permitState, source hybridlimit.Source) {
+func (w *waitingCall) end(e *entry, state waitState, source hybridlimit.Source) {
 	w.state, w.source, w.limit, w.left = state, source, e.limit, e.left()
 	close(w.ready)
 }
 
-func (l *ConcurrencyLimiter) shard(key string) (s *permitShard, hash uint64) {
+// tag returns the tag of a key. It calls Config.Subject.
+func (l *Limiter) tag(key string) int {
+	if l.Subject != nil {
+		key = l.Subject(key)
+	}
+	return l.members.env.Names.Tag(key)
+}
+
+func (l *Limiter) shard(key string) (s *shard, hash uint64) {
 	hash = maphash.String(l.seed, key)
-	return &l.shards[hash%permitShards], hash
+	return &l.shards[hash%shardCount], hash
 }
 
 // find returns the entry of a key; nil: it has none. The shard is locked.
-func (s *permitShard) find(hash uint64, key string) *permitEntry {
+func (s *shard) find(hash uint64, key string) *entry {
 	e := s.keys[hash]
 	for e != nil && e.key != key {
 		e = e.next
@@ -86,32 +89,32 @@ func (s *permitShard) find(hash uint64, key string) *permitEntry {
 	return e
 }
 
-// flush counts the calls that found their permits at hand.
-func (l *ConcurrencyLimiter) flush() {
+// Flush counts the calls that found their permits at hand.
+func (l *Limiter) Flush() {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
 		calls, permits := s.taken, s.passed
 		s.taken, s.passed = 0, 0
 		s.mu.Unlock()
-		l.base.terms.Count.Allowed[hybridlimit.SourceLease].Add(calls)
-		l.base.terms.Count.Admitted.Add(permits)
+		l.Count.Allowed[hybridlimit.SourceLease].Add(calls)
+		l.Count.Admitted.Add(permits)
 	}
 }
 
 // entry returns the entry of a key with the shard locked, or an error without.
-func (l *ConcurrencyLimiter) entry(key string) (*permitEntry, error) {
+func (l *Limiter) entry(key string) (*entry, error) {
 	s, hash := l.shard(key)
 	s.mu.Lock()
 	for {
-		if l.base.control.Closed.Load() { // Close visits the shards after it has set this
+		if l.control.Closed.Load() { // Close visits the shards after it has set this
 			s.mu.Unlock()
 			return nil, hybridlimit.ErrClosed
 		}
 		if e := s.find(hash, key); e != nil {
 			return e, nil
 		}
-		if l.keys.Add(1) <= l.most {
+		if l.keys.Add(1) <= l.MaxKeys {
 			break
 		}
 		l.keys.Add(-1)
@@ -121,16 +124,15 @@ func (l *ConcurrencyLimiter) entry(key string) (*permitEntry, error) {
 		}
 		s.mu.Lock()
 	}
-	b := l.base
-	e := &permitEntry{lim: l, shard: s, key: key, hash: hash, next: s.keys[hash], tag: b.terms.Slot(keys.Place{}, key).Tag}
+	e := &entry{lim: l, shard: s, key: key, hash: hash, next: s.keys[hash], tag: l.tag(key)}
 	s.keys[hash] = e
-	b.hub.permits.keys.Add(1)
+	l.members.keys.Add(1)
 	return e, nil
 }
 
 // makeRoom forgets a key that no call uses, and reports whether there was one. It looks at no key if it has found none,
 // and none has come to be unused since: made-up keys would else cost a look at all keys for each call.
-func (l *ConcurrencyLimiter) makeRoom() bool {
+func (l *Limiter) makeRoom() bool {
 	if !l.room.Swap(false) {
 		return false
 	}
@@ -153,8 +155,7 @@ func (l *ConcurrencyLimiter) makeRoom() bool {
 }
 
 // drop forgets a key. The shard is locked.
-func (s *permitShard) drop(e *permitEntry) {
-	h := e.lim.base.hub
+func (s *shard) drop(e *entry) {
 	if head := s.keys[e.hash]; head != e {
 		for head.next != e {
 			head = head.next
@@ -167,16 +168,16 @@ func (s *permitShard) drop(e *permitEntry) {
 	}
 	e.dropped = true
 	e.lim.keys.Add(-1)
-	h.permits.keys.Add(-1)
-	h.permits.waker.cancel(e)
+	e.lim.members.keys.Add(-1)
+	e.lim.members.waker.cancel(e)
 }
 
 // each calls f for every key, without a lock.
-func (l *ConcurrencyLimiter) each(f func(*permitEntry)) {
+func (l *Limiter) each(f func(*entry)) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		all := make([]*permitEntry, 0, len(s.keys))
+		all := make([]*entry, 0, len(s.keys))
 		for _, e := range s.keys {
 			for ; e != nil; e = e.next {
 				all = append(all, e)
@@ -190,12 +191,11 @@ func (l *ConcurrencyLimiter) each(f func(*permitEntry)) {
 }
 
 // conditions returns the conditions of a decision. The entry is locked.
-func (l *ConcurrencyLimiter) conditions(e *permitEntry, now int64) permits.Conditions {
-	b := l.base
-	st := b.hub.permits.standing.Load()
+func (l *Limiter) conditions(e *entry, now int64) permits.Conditions {
+	st := l.members.standing.Load()
 	c := permits.Conditions{
-		Standing: st.Standing, Joins: st.joins, Limit: min(e.limit, permits.MaxLimit), Procs: b.party.Size(), Period: int64(member.PulseEvery), Exact: l.exact,
-		Away: b.terms.Alone(e.tag), Ends: b.control.Closed.Load(),
+		Standing: st.Standing, Joins: st.joins, Limit: min(e.limit, permits.MaxLimit), Procs: l.party.Size(),
+		Period: int64(member.PulseEvery), Exact: l.Exact, Away: l.control.LocalOnly() || l.members.env.Broken(e.tag), Ends: l.control.Closed.Load(),
 	}
 	c.Exact = c.Exact || c.Ends
 	if c.Away || !c.Live(now) || e.Learns(now) {
@@ -210,20 +210,20 @@ const (
 	floorSaid
 )
 
-// sayFloor logs once in an outage that the fleet may run more calls than the limit. It is called for each heartbeat.
-func (l *ConcurrencyLimiter) sayFloor() {
-	switch h := l.base.hub; {
+// Beat logs once in an outage that the fleet may run more calls than the limit. It is called once a second.
+func (l *Limiter) Beat() {
+	switch env := &l.members.env; {
 	case l.floored.CompareAndSwap(floorDue, floorSaid):
-		h.log.Event(tell.MsgFloor, slog.String("limiter", l.base.cfg.Name), slog.Int64("floor", l.floor), slog.Int64("fleet", l.base.party.Size()))
-	case h.worst() == breaker.Closed && !l.base.control.Mute():
+		env.Log.Event(tell.MsgFloor, slog.String("limiter", l.Name), slog.Int64("floor", l.Floor), slog.Int64("fleet", l.party.Size()))
+	case !env.Away() && !l.control.Mute():
 		l.floored.Store(0)
 	}
 }
 
 // share returns the permits of a key that the fallback gives this process. The floor is for a Redis that does not
 // answer. While Redis learns, other processes may hold all permits.
-func (l *ConcurrencyLimiter) share(c *permits.Conditions) int64 {
-	switch l.base.control.Fallback() {
+func (l *Limiter) share(c *permits.Conditions) int64 {
+	switch l.control.Fallback() {
 	case fallback.PolicyFull:
 		return c.Limit
 	case fallback.PolicyAllowAll:
@@ -232,7 +232,7 @@ func (l *ConcurrencyLimiter) share(c *permits.Conditions) int64 {
 		return 0
 	}
 	share := permits.Share(c.Limit, c.Procs)
-	if least := min(l.floor, c.Limit); c.Away && share < least {
+	if least := min(l.Floor, c.Limit); c.Away && share < least {
 		l.floored.CompareAndSwap(0, floorDue)
 		return least
 	}
@@ -240,7 +240,7 @@ func (l *ConcurrencyLimiter) share(c *permits.Conditions) int64 {
 }
 
 // tune gives a locked entry its limit, and reports whether it is another one.
-func (e *permitEntry) tune(limit int64, own bool, now int64) bool {
+func (e *entry) tune(limit int64, own bool, now int64) bool {
 	e.own = own
 	if e.limit == limit {
 		return false
@@ -251,14 +251,14 @@ func (e *permitEntry) tune(limit int64, own bool, now int64) bool {
 }
 
 // retune gives a key in memory the limit that LimitFor has just returned, so that no call waits by an older one.
-func (l *ConcurrencyLimiter) retune(key string, most int64, own bool) {
-	if !l.base.control.Keyed() {
+func (l *Limiter) retune(key string, most int64, own bool) {
+	if !l.control.Keyed() {
 		return // a change of the other limits visits all keys
 	}
 	s, hash := l.shard(key)
 	s.mu.Lock()
 	if e := s.find(hash, key); e != nil {
-		if now := l.base.clock.Now(); e.tune(most, own, now) {
+		if now := l.clock.Now(); e.tune(most, own, now) {
 			e.turn(now)
 			return
 		}
@@ -267,7 +267,7 @@ func (l *ConcurrencyLimiter) retune(key string, most int64, own bool) {
 }
 
 // left returns the free permits of the key, as far as this process knows.
-func (e *permitEntry) left() int64 {
+func (e *entry) left() int64 {
 	if e.Booked() == 0 && e.Free() == 0 {
 		return max(0, e.limit-e.Used())
 	}
@@ -276,23 +276,22 @@ func (e *permitEntry) left() int64 {
 
 // turn goes on after an event: it ends the waits that can end, sends an op if one is due, and plans the next turn. The
 // shard is locked, and turn unlocks it.
-func (e *permitEntry) turn(now int64) {
+func (e *entry) turn(now int64) {
 	l, s := e.lim, e.shard
-	h := l.base.hub
 	c := l.conditions(e, now)
 	for w := e.Next(&c, now); w != nil; w = e.Next(&c, now) {
 		source := hybridlimit.SourceRedis
 		if w.Fallback {
 			source = hybridlimit.SourceFallback
 		}
-		w.Caller.(*permitCall).end(e, permitServed, source)
+		w.Caller.(*waitingCall).end(e, isServed, source)
 	}
 	for w := e.Denied(&c, now); w != nil; w = e.Denied(&c, now) {
 		source := hybridlimit.SourceRedis
 		if !w.Told() {
 			source = hybridlimit.SourceFallback
 		}
-		w.Caller.(*permitCall).end(e, permitDenied, source)
+		w.Caller.(*waitingCall).end(e, isDenied, source)
 	}
 	due, wake := e.Settle(&c, now), e.Wake()
 	switch {
@@ -307,14 +306,14 @@ func (e *permitEntry) turn(now int64) {
 		l.room.Store(true)
 	}
 	if wake > 0 && !dropped {
-		h.permits.waker.plan(e, wake)
+		l.members.waker.plan(e, wake)
 	}
 	s.mu.Unlock()
 	if due {
-		h.permits.lanes[e.tag].add(e)
+		l.members.lanes[e.tag].add(e)
 	}
 	if dropped && c.Ends {
-		l.ended()
+		l.endIfEmpty()
 	}
 }
 
@@ -322,7 +321,7 @@ func (e *permitEntry) turn(now int64) {
 const forgetAfter = 11e9
 
 // again is turn for an entry that is not locked.
-func (e *permitEntry) again(now int64) {
+func (e *entry) again(now int64) {
 	e.shard.mu.Lock()
 	if e.dropped {
 		e.shard.mu.Unlock()
@@ -332,10 +331,10 @@ func (e *permitEntry) again(now int64) {
 }
 
 // ReleasePermits implements hybridlimit.PermitHolder.
-func (e *permitEntry) ReleasePermits(n int64) {
+func (e *entry) ReleasePermits(n int64) {
 	e.shard.mu.Lock()
-	if e.Release(n) || e.lim.base.control.Closed.Load() {
-		e.turn(e.lim.base.clock.Now())
+	if e.Release(n) || e.lim.control.Closed.Load() {
+		e.turn(e.lim.clock.Now())
 		return
 	}
 	if e.Unused() {
@@ -345,7 +344,7 @@ func (e *permitEntry) ReleasePermits(n int64) {
 }
 
 // forgo ends the wait for a Reset. The Reset itself stays due.
-func (e *permitEntry) forgo(done chan struct{}) {
+func (e *entry) forgo(done chan struct{}) {
 	e.shard.mu.Lock()
 	same := func(c chan struct{}) bool { return c == done }
 	e.resets, e.sent = slices.DeleteFunc(e.resets, same), slices.DeleteFunc(e.sent, same)
@@ -356,38 +355,38 @@ func (e *permitEntry) forgo(done chan struct{}) {
 }
 
 // impatient makes a call wait for the answer of Redis only. It reports whether the call still waits.
-func (e *permitEntry) impatient(w *permitCall) bool {
+func (e *entry) impatient(w *waitingCall) bool {
 	e.shard.mu.Lock()
-	waits := w.state == permitWaits
+	waits := w.state == isWaits
 	e.Hurry(&w.Waiter)
-	e.turn(e.lim.base.clock.Now())
+	e.turn(e.lim.clock.Now())
 	return waits
 }
 
 // abandon ends the wait of a call whose ctx has ended.
-func (e *permitEntry) abandon(w *permitCall) {
+func (e *entry) abandon(w *waitingCall) {
 	e.shard.mu.Lock()
 	if e.Leave(&w.Waiter) {
-		w.end(e, permitDenied, hybridlimit.SourceTimeout)
+		w.end(e, isDenied, hybridlimit.SourceTimeout)
 	}
-	e.turn(e.lim.base.clock.Now())
+	e.turn(e.lim.clock.Now())
 }
 
 // giveUp ends the wait of a call. If no answer has come for it, the fallback decides.
-func (e *permitEntry) giveUp(w *permitCall) {
+func (e *entry) giveUp(w *waitingCall) {
 	l := e.lim
 	e.shard.mu.Lock()
-	now := l.base.clock.Now()
+	now := l.clock.Now()
 	if e.Leave(&w.Waiter) {
 		c := l.conditions(e, now)
 		c.Share = l.share(&c)
 		switch {
 		case w.Told():
-			w.end(e, permitDenied, hybridlimit.SourceRedis)
+			w.end(e, isDenied, hybridlimit.SourceRedis)
 		case e.Fall(&c, w.N):
-			w.end(e, permitServed, hybridlimit.SourceFallback)
+			w.end(e, isServed, hybridlimit.SourceFallback)
 		default:
-			w.end(e, permitDenied, hybridlimit.SourceTimeout)
+			w.end(e, isDenied, hybridlimit.SourceTimeout)
 		}
 	}
 	e.turn(now)
