@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/direct"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -115,14 +116,14 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 		return nil, res, err
 	}
 	for i, a := range asks {
-		one, ok := a.Limiter.decidedBySwitch(a.N)
+		one, ok := a.Limiter.terms.DecidedBySwitch(a.N)
 		var at keys.Place
 		if !ok {
 			if at, err = a.Limiter.terms.Place(a.Key); err != nil {
 				return nil, res, err
 			}
 			if one, ok = static(at.Plan, hybridlimit.Result{Policy: a.Limiter.cfg.Name}, a.N); ok {
-				one = a.Limiter.tally(one, a.N)
+				one = a.Limiter.terms.Tally(one, a.N)
 			}
 		}
 		if ok {
@@ -217,7 +218,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	}
 	shadowed, delay := false, time.Duration(0)
 	for i, p := range parts {
-		one := p.Limiter.tally(p.Limiter.terms.Fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, p.v, p.N), p.N)
+		one := p.Limiter.terms.Tally(p.Limiter.terms.Fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, p.v, p.N), p.N)
 		p.res = one
 		shadowed, delay = shadowed || one.Shadowed, max(delay, one.Delay)
 		if i == 0 || one.Remaining < res.Remaining {
@@ -298,18 +299,18 @@ func (p *part) end(admitted bool) {
 // fetchExactly is fetch for a part that Redis decides.
 func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
 	l, r := p.Limiter, p.at.Plan
-	if was, now, ok := l.refused(p.Key, p.at, p.N); ok {
+	if was, now, ok := l.direct.Refused(p.Key, p.at, p.N); ok {
 		return account.Verdict{Action: account.Deny, Source: hybridlimit.SourceDenyCache, Retry: was.Until - now, Left: was.Left, Ends: was.Reset}, nil
 	}
 	sent := l.hub.clock.Now()
-	ans, at, ok := l.askNow(ctx, p.at, algo.Op{Asks: []int64{p.N}})
+	ans, at, ok := l.direct.Ask(ctx, p.at, algo.Op{Asks: []int64{p.N}})
 	if !ok {
-		if err := ended(ctx); err != nil {
+		if err := direct.Ended(ctx); err != nil {
 			return account.Verdict{}, err
 		}
-		return l.withoutRedis(p.Key, p.at, p.N)
+		return l.direct.WithoutRedis(p.Key, p.at, p.N)
 	}
-	v := said(r, ans, p.N)
+	v := direct.Said(r, ans, p.N)
 	now := l.hub.clock.Now()
 	switch {
 	case r.Window.Period > 0:
@@ -320,7 +321,7 @@ func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
 	if v.Action == account.Admit {
 		p.v, p.back = v, r.Back(ans, at)
 	} else {
-		l.refuse(p.Key, p.at, p.N, ans, sent, now)
+		l.direct.Refuse(p.Key, p.at, p.N, ans, sent, now)
 	}
 	return v, nil
 }
@@ -329,7 +330,7 @@ func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
 func (p *part) denied(v account.Verdict) hybridlimit.Result {
 	v.Action = account.Deny
 	res := p.Limiter.terms.Fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, v, p.N)
-	p.res = p.Limiter.tally(res, p.N)
+	p.res = p.Limiter.terms.Tally(res, p.N)
 	return p.res
 }
 
@@ -344,7 +345,7 @@ func waste(ctx context.Context, parts []*part) {
 		l := p.Limiter
 		if p.back.Refund > 0 {
 			// Unlike Refund, this counts no returned units: none were admitted.
-			if _, _, ok := l.askWithin(context.WithoutCancel(ctx), p.at, p.back, l.patience()); ok {
+			if _, _, ok := l.direct.Within(context.WithoutCancel(ctx), p.at, p.back, l.direct.Patience()); ok {
 				l.terms.Count.Refunded.Add(p.N)
 				continue
 			}

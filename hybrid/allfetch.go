@@ -94,7 +94,7 @@ func fetchTogether(ctx context.Context, parts []*part) (res hybridlimit.Result, 
 	var worst *part
 	for _, p := range parts {
 		if p.waits != nil {
-			v, failed := p.Limiter.wait(ctx, p.e, p.waits, p.began, p.Limiter.cfg.MaxWait)
+			v, failed := p.Limiter.terms.Wait(ctx, p.e, p.waits, p.began, p.Limiter.cfg.MaxWait)
 			if p.waits = nil; failed != nil {
 				err = failed
 				continue
@@ -162,5 +162,5 @@ func (p *part) fetch(ctx context.Context) (account.Verdict, error) {
 	case v.Action != account.Ask:
 		return ev.End(v), nil
 	}
-	return p.Limiter.await(ctx, &ev, v, account.NewWaiter(p.N, ev.Entry.Plan.Load()))
+	return p.Limiter.terms.Await(ctx, &ev, v, account.NewWaiter(p.N, ev.Entry.Plan.Load()))
 }

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
@@ -294,3 +296,11 @@ const (
 
 // String returns "share", "full", "allow_all" or "deny_all".
 func (f Fallback) String() string { return fallback.Policy(f).String() }
+
+// rated returns ErrUnsupported for a limit of calls in flight.
+func rated(limit hybridlimit.Limit) error {
+	if limit.Algorithm != hybridlimit.AlgConcurrent {
+		return nil
+	}
+	return fmt.Errorf("hybrid: %w: the limit (%v) %s", hybridlimit.ErrUnsupported, limit, control.InFlight)
+}

@@ -159,3 +159,72 @@ func (h *Hub) FleetKeyLimits(ctx context.Context, limiter string) (all []FleetKe
 	slices.SortFunc(all, func(a, b FleetKeyLimit) int { return cmp.Compare(a.Key, b.Key) })
 	return all, err
 }
+
+// SetFleetSwitch is Limiter.SetFleetSwitch for a limiter by its name, which need not belong to this hub. It is for a
+// tool that is not a process of the fleet. The fleet's processes hear of the switch after their next heartbeats.
+// Prefix and Tags must be the same as theirs.
+func (h *Hub) SetFleetSwitch(ctx context.Context, limiter string, s Switch) error {
+	flag, err := h.setFleetSwitch(ctx, limiter, s)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	l := h.limiters[limiter]
+	h.mu.Unlock()
+	if l != nil {
+		l.control.HearSwitch(flag, flag.At)
+		h.heart.Again.Store(true)
+	}
+	return nil
+}
+
+// FleetSwitch asks Redis for the fleet's switch of a limiter by its name. It also returns the time at which the
+// switch was set, by Redis's clock; the zero Time if it never was.
+func (h *Hub) FleetSwitch(ctx context.Context, limiter string) (Switch, time.Time, error) {
+	var flag wire.Flag
+	err := h.operate(ctx, "switch", limiter, func(ctx context.Context) (err error) {
+		flag, err = h.runner.Switch(ctx, h.names.Switch(limiter))
+		return err
+	})
+	if err != nil || flag.At == 0 {
+		return SwitchNormal, time.Time{}, err
+	}
+	return Switch(min(flag.Switch, 255)), time.UnixMicro(flag.At), nil
+}
+
+func (h *Hub) setFleetSwitch(ctx context.Context, limiter string, s Switch) (flag wire.Flag, err error) {
+	if err := control.Switch(s).Check(); err != nil {
+		return flag, err
+	}
+	err = h.operate(ctx, "switch", limiter, func(ctx context.Context) (err error) {
+		flag, err = h.runner.SetSwitch(ctx, h.names.Switch(limiter), h.names.Changed(), int64(s), control.TTL)
+		if err == nil && flag.Switch != int64(s) {
+			err = fmt.Errorf("%w: the switch was set to %d, but Redis answered %d", wire.ErrReply, s, flag.Switch)
+		}
+		return err
+	})
+	return flag, err
+}
+
+// operate asks Redis about the fleet's switch or limit of a limiter. It neither asks the breaker nor reports to it,
+// because an operator may know better.
+func (h *Hub) operate(ctx context.Context, setting, limiter string, ask func(ctx context.Context) error) error {
+	if !hybridlimit.CheckName(limiter) {
+		var bad hybridlimit.Violations
+		bad.Add("limiter", limiter, "must match [A-Za-z0-9_.-]{1,128}")
+		return bad.Err("hybrid")
+	}
+	bounded, cancel := context.WithTimeout(ctx, h.cfg.SyncTimeout)
+	defer cancel()
+	err := ask(bounded)
+	h.heart.Messages.Add(1)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case h.ctx.Err() != nil:
+		return hybridlimit.ErrClosed
+	}
+	return fmt.Errorf("hybrid: %s of limiter %q: %w: %w", setting, limiter, hybridlimit.ErrUnavailable, err)
+}

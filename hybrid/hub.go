@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/direct"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/inflight"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 
@@ -60,9 +61,8 @@ type Hub struct {
 	heart    *member.Heart
 	permits  *inflight.Members
 	metrics  *tell.Metrics
-	gone     atomic.Bool   // the client of Redis was closed before the hub
-	exacts   atomic.Uint64 // messages outside the engine, without those in beats
-	failed   atomic.Uint64 // exacts without an answer
+	gone     atomic.Bool // the client of Redis was closed before the hub
+	direct   direct.Env
 	syncs    tell.SyncTimes
 
 	ctx    context.Context // ends with Close
@@ -148,6 +148,8 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 		Context: h.ctx, Clock: h.clock, Log: h.log, Names: h.names, Runner: h.runner, Engine: h.engine, Breaker: h.breaker, Clocks: &h.clocks,
 		Timeout: cfg.SyncTimeout, Permits: h.permits, Limiters: h.parties, Beat: h.beat, Return: h.returnWanted, Suspect: h.resync.Suspect,
 	})
+	h.direct.Caller, h.direct.Runner, h.direct.Engine, h.direct.Breaker = h.caller, h.runner, h.engine, h.breaker
+	h.direct.Timeout, h.direct.Trip = cfg.SyncTimeout, &h.heart.Trip
 	if err := h.metrics.Register(h.observe); err != nil {
 		h.metrics.Release()
 		return nil, fmt.Errorf("hybrid: HubConfig.MeterProvider: %w", err)
@@ -224,18 +226,19 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	shares, overflow := fallback.New(cfg.MaxKeys), sometimes.Every(overflowQuiet)
+	shares, overflow := fallback.New(cfg.MaxKeys), sometimes.Every(keys.OverflowQuiet)
 	for _, view := range views {
-		v := &Limiter{family: m, clock: h.clock, cfg: cfg, control: view, denials: tell.NewDenials(cfg.LogDenials)}
+		v := &Limiter{family: m, clock: h.clock, cfg: cfg, control: view}
 		v.terms = keys.Terms{
 			Config: keys.Config{
 				Overshoot: cfg.Overshoot, SyncEvery: cfg.SyncEvery, SyncInterval: cfg.SyncInterval, MaxWait: cfg.MaxWait,
-				FallbackFloor: cfg.FallbackFloor, Subject: cfg.Subject,
+				FallbackFloor: cfg.FallbackFloor, LogDenials: cfg.LogDenials, Subject: cfg.Subject,
 			},
-			Name: cfg.Name, Clock: h.clock, Control: view, Store: keys.NewStore(cfg.MaxKeys, h.clock.Void), Log: h.log,
+			Name: cfg.Name, Clock: h.clock, Control: view, Denials: tell.NewDenials(cfg.LogDenials), Store: keys.NewStore(cfg.MaxKeys, h.clock.Void), Log: h.log,
 			Hist: h.metrics.Histograms(v.attributes()...), Engine: h.engine, Names: h.names, Clocks: &h.clocks, Pace: &h.heart.Pace,
-			Fleet: &m.party.Census, Shares: shares, Overflow: overflow, Broken: h.broken, Lost: h.resync.LostAt, Wants: h.heart.Wanted.Tell,
+			Fleet: &m.party.Census, Shares: shares, Overflow: overflow, Done: m.done, Broken: h.broken, Lost: h.resync.LostAt, Wants: h.heart.Wanted.Tell,
 		}
+		v.direct = direct.New(&h.direct, &v.terms)
 		v.terms.Count.Born = h.clock.Now()
 		m.views = append(m.views, v)
 	}
@@ -322,7 +325,7 @@ func (h *Hub) forget(b *base) {
 // of ticks.
 func (h *Hub) takeBack() {
 	for _, v := range h.views() {
-		v.drain()
+		v.terms.Drain()
 	}
 }
 
@@ -363,7 +366,7 @@ func (h *Hub) beat() {
 		}
 		l.rates.views[0].terms.Shares.Release(h.clock.Now())
 		for _, v := range l.rates.views {
-			v.beatDenials()
+			v.terms.BeatDenials()
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/direct"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/explain"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/account"
@@ -28,7 +31,7 @@ type Limiter struct {
 	cfg     Config
 	control *control.View // which limit, mode and switch is in force
 	terms   keys.Terms    // what its keys share
-	denials tell.Denials
+	direct  direct.Asker  // messages for one call
 	lines   waiting.Lines // of Wait
 }
 
@@ -90,7 +93,7 @@ func (l *Limiter) Close() error {
 		return l.hub.Close()
 	}
 	for _, v := range l.views {
-		v.writeOff()
+		v.terms.WriteOff()
 	}
 	l.hub.forget(l.base)
 	return nil
@@ -151,25 +154,6 @@ func (l *Limiter) check(key string, n int64) error {
 	return hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes)
 }
 
-// answer counts a decision, applies Shadow, and logs a denial. All verbs use it except AllowAll, which does the same
-// once for all its limits. Call it without any lock.
-func (l *Limiter) answer(key string, res hybridlimit.Result, n int64) hybridlimit.Result {
-	return l.answerUnder(nil, key, res, n)
-}
-
-// answerUnder is answer for a call that was decided under r.
-func (l *Limiter) answerUnder(r *account.Plan, key string, res hybridlimit.Result, n int64) hybridlimit.Result {
-	res = l.tally(res, n)
-	l.logDenial(key, r, n, &res)
-	return res
-}
-
-// tally counts a decision and applies Shadow.
-func (l *Limiter) tally(res hybridlimit.Result, n int64) hybridlimit.Result {
-	l.terms.Count.Decided(res.Source, res.Allowed, n)
-	return l.control.Shadowed(res, n)
-}
-
 // limitFor returns the limit of a key, as a call without a limit would get it.
 func (l *Limiter) limitFor(key string) hybridlimit.Limit {
 	limit, _ := l.control.LimitFor(key)
@@ -185,7 +169,7 @@ func (l *Limiter) sized(accounts int64) {
 	l.small = true
 	l.hub.log.Write(slog.LevelInfo, tell.MsgSmall, 0, []any{
 		slog.String("limiter", l.cfg.Name), slog.String("limit", p.Limit.String()),
-		slog.String("mode", l.Mode().String()), slog.Int64("fleet", accounts), slog.String("why", l.noCredit(p, accounts)),
+		slog.String("mode", l.Mode().String()), slog.Int64("fleet", accounts), slog.String("why", explain.NoCredit(&l.terms, p, accounts)),
 	})
 }
 
@@ -250,4 +234,80 @@ func slotTime(p *account.Plan) time.Duration {
 		return 0
 	}
 	return time.Duration(p.Each())
+}
+
+// Invalidate makes the next call for key ask Config.LimitFor for its limit, in this process, without waiting for
+// Config.LimitRefresh. Call it when a key gets another limit, for example with a message about a customer's new plan.
+// The answer changes the limit as SetLimit does: used units stay used. Calls that have begun before may still be
+// decided by the old limit. A key that is not in memory needs no Invalidate, and it is no error. Without
+// Config.LimitFor nothing happens.
+func (l *Limiter) Invalidate(key string) error {
+	if err := l.check(key, 1); err != nil {
+		return err
+	}
+	if !l.control.Keyed() {
+		return nil
+	}
+	l.control.Questions.Voids.Add(1) // before the look: a key that comes into memory during it has seen the number
+	for _, v := range l.views {
+		if e := v.terms.Store.Peek(key); e != nil {
+			e.Lock()
+			e.Begin(l.hub.clock.Now()) // ends the budget
+			e.Void()
+			e.Unlock()
+		}
+	}
+	return nil
+}
+
+// InvalidateAll is Invalidate for all keys, for example after LimitFor's source was loaded anew. It visits the keys in
+// memory (BenchmarkInvalidateAll has the time). A key whose limit has not changed keeps its units.
+func (l *Limiter) InvalidateAll() error {
+	if l.control.Closed.Load() {
+		return hybridlimit.ErrClosed
+	}
+	if l.control.Keyed() {
+		l.control.VoidLimits()
+	}
+	return nil
+}
+
+// Class is a class of calls of a limiter: see Config.Classes.
+type Class = hybridlimit.Class
+
+// ClassCritical is the name of the class with floor 0: the limiter itself, as New returns it.
+const ClassCritical = hybridlimit.ClassCritical
+
+// Class returns the view of a class that Config.Classes declares, or for ClassCritical the limiter itself. A call
+// through a view is admitted only if it leaves the floor of the class. Result.Limit is the burst without it.
+//
+// A view is a Limiter with keys, counters and budgets of its own. It shares the state in Redis, the limits, the switch,
+// the settings and the fallback with the limiter. To close one of them closes all. Views of one limiter join each other
+// in AllowJoint. The error is ErrInvalid for any other name.
+func (l *Limiter) Class(name string) (*Limiter, error) {
+	place, err := l.classes.Find("hybrid", l.cfg.Name, name)
+	if err != nil {
+		return nil, err
+	}
+	return l.views[place], nil
+}
+
+// ForClass is Class for adapters, which take the name from a request. A name that is not declared gets the class with
+// the largest floor: only a known name can be critical. A limiter without classes returns itself. It never fails.
+func (l *Limiter) ForClass(name string) hybridlimit.Limiter { return l.views[l.classes.For(name)] }
+
+var _ hybridlimit.Classer = (*Limiter)(nil)
+
+// settleSpread is the time over which a process that leaves SwitchLocalOnly spreads the syncs of its owed units.
+const settleSpread = time.Second
+
+// settleLater syncs the units that SwitchLocalOnly left owed, spread over a second, because a whole fleet switches
+// back within one second.
+func (m *family) settleLater() {
+	now := time.Now()
+	m.each(func(e *keys.Entry) {
+		if _, open, _ := e.Unsettled(); open > 0 {
+			m.hub.engine.Enqueue(e.Tag(), e, now.Add(rand.N(settleSpread)))
+		}
+	})
 }

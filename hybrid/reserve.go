@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/direct"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
@@ -93,8 +94,8 @@ type booked struct {
 
 // book takes n units that will be available within most µs.
 func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybridlimit.Result, back booked, err error) {
-	if res, ok := l.decidedBySwitch(n); ok {
-		l.logDenial(key, nil, n, &res)
+	if res, ok := l.terms.DecidedBySwitch(n); ok {
+		l.terms.LogDenial(key, nil, n, &res)
 		return res, back, nil
 	}
 	at, err := l.terms.Place(key)
@@ -103,7 +104,7 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 	}
 	res = hybridlimit.Result{Limit: at.Plan.Burst, Policy: l.cfg.Name}
 	if res, ok := static(at.Plan, res, n); ok {
-		return l.answer(key, res, n), back, nil
+		return l.terms.Answer(key, nil, res, n), back, nil
 	}
 	if n > res.Limit {
 		return res, back, exceeds(key, n, res.Limit)
@@ -128,7 +129,7 @@ func (l *Limiter) bookAt(ctx context.Context, key string, at keys.Place, res hyb
 		}
 		back.kept = e != nil
 		if v.Source != hybridlimit.SourceUnknown {
-			return l.answer(key, l.terms.Fill(res, at.Plan, v, n), n), back, nil
+			return l.terms.Answer(key, nil, l.terms.Fill(res, at.Plan, v, n), n), back, nil
 		}
 	}
 	inHand := back // the results of this function change when the caller leaves, and the booking goes on
@@ -151,13 +152,13 @@ func (l *Limiter) bookInRedis(
 			return res, back, err
 		}
 	}
-	ans, now, ok := l.askWithin(ctx, at, algo.Op{Asks: []int64{n}, MaxDelay: most}, l.patience())
+	ans, now, ok := l.direct.Within(ctx, at, algo.Op{Asks: []int64{n}, MaxDelay: most}, l.direct.Patience())
 	holds := l.beside(e, n, ans)
 	if ok && ans.Granted == 0 && holds && retry {
 		return l.bookAt(ctx, key, at, res, n, most, false)
 	}
 	if !ok {
-		if err := ended(ctx); err != nil {
+		if err := direct.Ended(ctx); err != nil {
 			return hybridlimit.Result{}, back, err
 		}
 		res, err := l.exactFallback(key, at, res, n)
@@ -165,9 +166,9 @@ func (l *Limiter) bookInRedis(
 	}
 	back.op = at.Plan.Cancel(ans, now)
 	back.taken.At, back.taken.Direct = back.op.RefundAt, back.op.Refund > 0
-	res = l.terms.Fill(res, at.Plan, said(at.Plan, ans, n), n)
+	res = l.terms.Fill(res, at.Plan, direct.Said(at.Plan, ans, n), n)
 	res.ResetAfter = time.Duration(at.Plan.Reset(ans)) * time.Microsecond
-	return l.answer(key, res, n), back, nil
+	return l.terms.Answer(key, nil, res, n), back, nil
 }
 
 // giveBack gives back the units that book took.
@@ -175,7 +176,7 @@ func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back booked
 	if err := l.check(key, n); err != nil {
 		return err
 	}
-	if _, ok := l.uncounted(0); ok && back.op.Refund == 0 {
+	if _, ok := l.terms.Uncounted(0); ok && back.op.Refund == 0 {
 		return nil
 	}
 	at, err := l.terms.Place(key)
@@ -220,7 +221,7 @@ func (l *Limiter) inHand(key string, at keys.Place, n int64, back *booked) (e *k
 // does not know of them in time.
 func (l *Limiter) settled(ctx context.Context, e *keys.Entry, w *account.Waiter, twice bool) (bool, error) {
 	for w != nil {
-		if v, err := l.wait(ctx, e, w, l.hub.clock.Now(), l.patience()); err != nil || v.Source != hybridlimit.SourceRedis {
+		if v, err := l.terms.Wait(ctx, e, w, l.hub.clock.Now(), l.direct.Patience()); err != nil || v.Source != hybridlimit.SourceRedis {
 			return false, err
 		}
 		if w = nil; twice {
@@ -264,7 +265,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if res, ok := l.uncounted(0); ok {
+	if res, ok := l.terms.Uncounted(0); ok {
 		return res, nil
 	}
 	at, err := l.terms.Place(key)
@@ -311,11 +312,11 @@ func (l *Limiter) refundLater(ctx context.Context, key string, at keys.Place, n 
 
 // refundNow gives units back with a message of its own, which is sent once.
 func (l *Limiter) refundNow(ctx context.Context, key string, at keys.Place, op algo.Op) (hybridlimit.Result, error) {
-	ans, _, ok := l.askWithin(ctx, at, op, l.patience())
+	ans, _, ok := l.direct.Within(ctx, at, op, l.direct.Patience())
 	if !ok {
 		return hybridlimit.Result{}, errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 	}
-	l.accept(key)
+	l.direct.Accept(key)
 	l.terms.Count.Returned.Add(op.Refund)
 	l.terms.Count.Refunded.Add(op.Refund)
 	return hybridlimit.Result{
@@ -336,7 +337,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err != nil || account.Static(at.Plan.Limit) {
 		return err
 	}
-	if _, _, ok := l.askWithin(ctx, at, algo.Op{Reset: true}, l.patience()); !ok {
+	if _, _, ok := l.direct.Within(ctx, at, algo.Op{Reset: true}, l.direct.Patience()); !ok {
 		return errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 	}
 	if l.terms.Store.Lookup(key) == nil {
@@ -395,7 +396,7 @@ func (b *bookings) close() {
 func (l *Limiter) apart(
 	ctx context.Context, f func(context.Context) (hybridlimit.Result, booked, error), undo func(context.Context, booked),
 ) (hybridlimit.Result, booked, error) {
-	if ctx.Done() == nil || ended(ctx) != nil || !l.bookings.begin() {
+	if ctx.Done() == nil || direct.Ended(ctx) != nil || !l.bookings.begin() {
 		return f(ctx)
 	}
 	type answer struct {

@@ -96,3 +96,64 @@ func (e *SettingsError) Unwrap() error { return e.Err }
 func (s Settings) control() control.Settings {
 	return control.Settings{Limit: s.Limit, Keys: s.Keys, Shadow: s.Shadow, Mode: (*account.Mode)(s.Mode), Fallback: (*fallback.Policy)(s.Fallback)}
 }
+
+// LimitSource is the source of a limiter's limit. Of several limits, the one with the highest source is in force. A
+// limit of a call (AllowLimit) and a limit of a key (Hub.SetFleetKeyLimit, Settings.Keys, Config.LimitFor, in this
+// order) win over all of them.
+type LimitSource uint8
+
+// The sources, from the weakest to the strongest. Their numbers never change: the gauge rate_limiting.limit.source
+// shows them.
+const (
+	// LimitFromConfig is the limit that New or Hub.Limiter received.
+	LimitFromConfig = LimitSource(control.FromConfig)
+	// LimitFromSettings is Settings.Limit, for example from a file.
+	LimitFromSettings = LimitSource(control.FromSettings)
+	// LimitFromFleet is the limit of SetFleetLimit.
+	LimitFromFleet = LimitSource(control.FromFleet)
+	// LimitFromProcess is the limit of SetLimit.
+	LimitFromProcess = LimitSource(control.FromProcess)
+)
+
+// String returns "config", "settings", "fleet" or "process".
+func (s LimitSource) String() string { return control.Source(s).String() }
+
+// LimitState has the limits of a limiter.
+type LimitState struct {
+	InForce    hybridlimit.Limit // of every key without a limit of its own
+	Source     LimitSource       // of InForce
+	Configured hybridlimit.Limit // that New or Hub.Limiter received
+	// Fleet is the fleet's limit as last heard, also if a stronger one is in force or if it is only for a part of the
+	// keys. Zero: none.
+	Fleet FleetLimit
+}
+
+// Switch overrides the usual decisions of a limit, by hand, for an incident or a rollout. SetSwitch sets it for this
+// process, and SetFleetSwitch for the fleet. The switch of the process wins.
+type Switch uint8
+
+// The switches. Their numbers never change: the gauge rate_limiting.switch shows them, and Redis keeps them for a
+// fleet.
+const (
+	// SwitchNormal decides by Config.
+	SwitchNormal = Switch(control.SwitchNormal)
+	// SwitchShadow decides and counts, but denies no call, as Config.Shadow does.
+	SwitchShadow = Switch(control.SwitchShadow)
+	// SwitchLocalOnly decides as during an outage of Redis: by Config.Fallback, from the state that the process had.
+	// The Source is SourceFallback. Redis receives only heartbeats for this limit. Admitted units are owed. They are
+	// settled when the switch is taken back, as after an outage.
+	SwitchLocalOnly = Switch(control.SwitchLocalOnly)
+	// SwitchAllowAll admits everything and counts no units, so nothing is owed for it. The Source is SourceSwitch.
+	SwitchAllowAll = Switch(control.SwitchAllowAll)
+	// SwitchDenyAll denies everything, also under Config.Shadow. The Source is SourceSwitch.
+	SwitchDenyAll = Switch(control.SwitchDenyAll)
+)
+
+// String returns "normal", "shadow", "local_only", "allow_all" or "deny_all".
+func (s Switch) String() string { return control.Switch(s).String() }
+
+// ParseSwitch parses the text that String returns.
+func ParseSwitch(text string) (Switch, error) {
+	s, err := control.ParseSwitch(text)
+	return Switch(s), err
+}

@@ -218,17 +218,9 @@ func (h *Hub) Close() error {
 	h.runner.Close()
 	h.clock.Close()
 	for _, v := range views {
-		v.writeOff()
+		v.terms.WriteOff()
 	}
 	return h.metrics.Close()
-}
-
-// writeOff counts the units that a closed limiter owed and held, and logs its last denials. Syncs in flight may still
-// arrive: Settle or Drop counts them.
-func (l *Limiter) writeOff() {
-	now := l.hub.clock.Now()
-	l.terms.Store.Each(func(e *keys.Entry) { e.WriteOff(now) })
-	l.endDenials()
 }
 
 // leave takes limiters of this process out of their fleets.

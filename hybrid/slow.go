@@ -4,17 +4,17 @@ import (
 	"context"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
-
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/direct"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 	"github.com/hybridlimit/hybridlimit/internal/account"
-	"github.com/hybridlimit/hybridlimit/internal/runner"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
 // slow decides when the fast path cannot: the key is not in memory, its budget has expired, or its units have run out.
 func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.Plan) (hybridlimit.Result, error) {
-	if res, ok := l.decidedBySwitch(n); ok {
-		l.logDenial(key, nil, n, &res)
+	if res, ok := l.terms.DecidedBySwitch(n); ok {
+		l.terms.LogDenial(key, nil, n, &res)
 		return res, nil
 	}
 	if given != nil && l.control.Exactly(given) || given == nil && l.control.Exactly(l.control.Plan()) {
@@ -29,58 +29,17 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.
 	}
 	if res, ok := static(r, res, n); ok {
 		e.Unlock()
-		return l.answerUnder(r, key, res, n), nil
+		return l.terms.Answer(key, r, res, n), nil
 	}
 	res.Limit = r.Burst
 	if n > res.Limit {
 		return l.aboveHere(ctx, e, r, key, given, n)
 	}
-	v, err := l.decide(ctx, e, r, n)
+	v, err := l.terms.Decide(ctx, e, r, n)
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	return l.answerUnder(r, key, l.terms.Fill(res, r, v, n), n), nil
-}
-
-// decide decides a call for n units under r. It unlocks the entry.
-func (l *Limiter) decide(ctx context.Context, e *keys.Entry, r *account.Plan, n int64) (account.Verdict, error) {
-	ev := e.Event()
-	v := e.Account.Call(&ev.Conditions, n, ev.Now)
-	if v.Action != account.Ask {
-		return ev.End(v), nil
-	}
-	if err := ctx.Err(); err != nil { // units granted to a call that has left may be lost
-		ev.End(v)
-		return account.Verdict{}, err
-	}
-	return l.await(ctx, &ev, v, account.NewWaiter(n, r))
-}
-
-// await ends an event whose verdict is to ask Redis, and waits for the answer to w.
-func (l *Limiter) await(ctx context.Context, ev *keys.Event, v account.Verdict, w *account.Waiter) (account.Verdict, error) {
-	e := ev.Entry
-	e.Waiters.Add(w)
-	itself := v.Sync == account.SyncNow && l.sendsItself(ctx)
-	if itself {
-		v.Sync = account.SyncNot
-	}
-	ev.End(v)
-	if itself {
-		l.hub.engine.Exchange(runner.Here(ctx), e.Tag(), e, l.cfg.MaxWait)
-	}
-	return l.wait(ctx, e, w, ev.Now, l.cfg.MaxWait)
-}
-
-// sendsItself reports whether a waiting call may run the exchange with Redis in its own goroutine. Redis must usually
-// answer long before MaxWait, and before the deadline of ctx: a caller that leaves loses what Redis has granted
-// meanwhile. Such a call returns with the answer, or at the earlier of these times, even if ctx is cancelled before.
-func (l *Limiter) sendsItself(ctx context.Context) bool {
-	patience := l.cfg.MaxWait
-	if ends, ok := ctx.Deadline(); ok {
-		patience = min(patience, time.Until(ends))
-	}
-	rtt := l.hub.engine.RTT()
-	return rtt > 0 && 4*rtt <= patience && !l.control.Mute()
+	return l.terms.Answer(key, r, l.terms.Fill(res, r, v, n), n), nil
 }
 
 // never returns the denial of a cost that the burst can never hold.
@@ -89,58 +48,110 @@ func never(res hybridlimit.Result) hybridlimit.Result {
 	return res
 }
 
-// wait waits for Redis until most after began. It ends early when ctx ends or the limiter closes. If this process got
-// no core at that time, the answer may have arrived and not have been read: the call waits for as long again as the
-// timer was late, once, for at most half of most.
-func (l *Limiter) wait(ctx context.Context, e *keys.Entry, w *account.Waiter, began int64, most time.Duration) (account.Verdict, error) {
-	select {
-	case v := <-w.Out:
-		return v, nil
-	default:
-	}
-	due := most - time.Duration(l.hub.clock.Now()-began)
-	timer := time.NewTimer(due)
-	defer timer.Stop()
-	for again := true; ; {
-		set := time.Now()
-		select {
-		case v := <-w.Out:
-			return v, nil
-		case <-timer.C:
-			if late := time.Since(set) - max(0, due); again && late > keys.Tick {
-				again = false
-				due = min(late, most/2)
-				timer.Reset(due)
-				continue
-			}
-			return l.timedOut(e, w)
-		case <-ctx.Done():
-			if v, ok := e.Leave(w); ok {
-				return v, nil
-			}
-			return account.Verdict{}, ctx.Err()
-		case <-l.done:
-			if v, ok := e.Leave(w); ok {
-				return v, nil
-			}
-			return account.Verdict{}, hybridlimit.ErrClosed
-		}
-	}
+// exact asks Redis to decide this call. The message is sent once and has no envelope.
+func (l *Limiter) exact(ctx context.Context, key string, n int64, given *account.Plan) (hybridlimit.Result, error) {
+	return l.exactRange(ctx, key, n, n, given)
 }
 
-// timedOut decides without Redis for a call that has waited long enough. It leaves and decides under one lock,
-// because the entry may be forgotten as soon as the call has left.
-func (l *Limiter) timedOut(e *keys.Entry, w *account.Waiter) (account.Verdict, error) {
-	e.Lock()
-	if !w.Leave() {
-		e.Unlock()
-		return <-w.Out, nil
+// exactRange is exact for up to n units. It denies the call if Redis has fewer than least units. least is 1 or n.
+func (l *Limiter) exactRange(ctx context.Context, key string, least, n int64, given *account.Plan) (hybridlimit.Result, error) {
+	at, err := l.terms.PlaceUnder(key, given)
+	if err != nil {
+		return hybridlimit.Result{}, err
 	}
-	if l.control.Closed.Load() {
-		e.Unlock()
-		return account.Verdict{}, hybridlimit.ErrClosed
+	res := hybridlimit.Result{Limit: at.Plan.Burst, Policy: l.cfg.Name}
+	if res, ok := static(at.Plan, res, n); ok {
+		return l.terms.Answer(key, at.Plan, res, n), nil
 	}
-	e.AdaptBack(w.Plan, l.hub.clock.Now())
+	if least > res.Limit {
+		res, _ = l.direct.Left(ctx, at)
+		return l.terms.Answer(key, at.Plan, never(res), n), nil
+	}
+	if r, now, ok := l.direct.Refused(key, at, least); ok {
+		v := account.Verdict{Action: account.Deny, Source: hybridlimit.SourceDenyCache, Retry: r.Until - now, Left: r.Left}
+		res = l.terms.Fill(res, at.Plan, v, n)
+		res.ResetAfter = time.Duration(max(0, r.Reset-now))
+		return l.terms.Answer(key, at.Plan, res, n), nil
+	}
+	sent := l.hub.clock.Now()
+	ans, _, ok := l.direct.Ask(ctx, at, algo.Op{Asks: []int64{n}, Partial: least < n})
+	if !ok {
+		if err := direct.Ended(ctx); err != nil {
+			return hybridlimit.Result{}, err
+		}
+		return l.exactFallback(key, at, res, least)
+	}
+	v := direct.Said(at.Plan, ans, least)
+	if v.Action == account.Admit {
+		n = ans.Granted
+	} else {
+		l.direct.Refuse(key, at, least, ans, sent, l.hub.clock.Now())
+	}
+	res = l.terms.Fill(res, at.Plan, v, n)
+	res.ResetAfter = time.Duration(at.Plan.Reset(ans)) * time.Microsecond
+	return l.terms.Answer(key, at.Plan, res, n), nil
+}
+
+// exactFallback answers a call that Redis did not answer.
+func (l *Limiter) exactFallback(key string, at keys.Place, res hybridlimit.Result, n int64) (hybridlimit.Result, error) {
+	v, err := l.direct.WithoutRedis(key, at, n)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	return l.terms.Answer(key, at.Plan, l.terms.Fill(res, at.Plan, v, n), n), nil
+}
+
+// The rest of this file decides calls that cost more than the burst, which are always denied. Such a denial still
+// reports the units left. They come from the estimate in memory. For a key without a view they come from Redis, which
+// is asked about once per account.MaxView.
+
+// aboveHere denies n units of a locked entry and unlocks the entry.
+func (l *Limiter) aboveHere(ctx context.Context, e *keys.Entry, r *account.Plan, key string, given *account.Plan, n int64) (hybridlimit.Result, error) {
+	res := hybridlimit.Result{Limit: r.Burst, Policy: l.cfg.Name}
 	ev := e.Event()
-	return ev.End(e.Account.TimedOut(&ev.Conditions, w.N, ev.Now)), nil
+	now, was := ev.Now, e.Account.Refusal()
+	known := e.Account.Viewed() || ev.Conditions.Broken
+	v := ev.End(account.Verdict{})
+	if known {
+		if res.Remaining = keys.Remaining(v); res.Remaining == 0 { // a call for one unit would be denied: see keys.Terms.Fill
+			v.Left = min(v.Left, 0)
+		}
+		res.ResetAfter = l.terms.ResetAfter(r, v.Left, v.Ends)
+		return l.terms.Answer(key, r, never(res), n), nil
+	}
+	owed := r.Burst - v.Left // not in Redis's answer
+	if was.Holds(n, now) {
+		res.Remaining, res.ResetAfter = was.Left, time.Duration(max(0, was.Reset-now))
+	} else {
+		at, err := l.terms.PlaceUnder(key, given)
+		if err != nil {
+			return hybridlimit.Result{}, err
+		}
+		var ok bool
+		if res, ok = l.direct.Left(ctx, at); ok {
+			l.direct.NoteAbove(e, r, res)
+		} else {
+			res.Remaining = r.Burst
+		}
+	}
+	if owed != 0 {
+		res.ResetAfter = l.terms.ResetAfter(r, res.Remaining-owed, v.Ends)
+		res.Remaining = max(0, res.Remaining-owed)
+	}
+	return l.terms.Answer(key, r, never(res), n), nil
+}
+
+// aboveAll returns the denial of the first part that Redis decides and that costs more than its burst. It reports false
+// if there is no such part. Parts of a shadow limit do not count.
+func aboveAll(ctx context.Context, parts []*part) (res hybridlimit.Result, ok bool) {
+	for _, p := range parts {
+		if !p.exactly || p.N <= p.at.Plan.Burst || p.Limiter.control.Shadow.Load() {
+			continue
+		}
+		p.plan = p.at.Plan
+		one, _ := p.Limiter.direct.Left(ctx, p.at)
+		p.res = p.Limiter.terms.Tally(never(one), p.N)
+		return p.res, true
+	}
+	return res, false
 }

@@ -45,8 +45,8 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if res, ok := l.decidedBySwitch(n); ok {
-		l.logDenial(key, nil, n, &res)
+	if res, ok := l.terms.DecidedBySwitch(n); ok {
+		l.terms.LogDenial(key, nil, n, &res)
 		return res, nil
 	}
 	if res, ok, err := l.uncountedKey(key, n); ok || err != nil {
@@ -99,7 +99,7 @@ func (l *Limiter) theRest(ctx context.Context, key string, n int64, res hybridli
 		e.Unlock()
 		return res
 	}
-	v, err := l.decide(ctx, e, r, rest)
+	v, err := l.terms.Decide(ctx, e, r, rest)
 	if err != nil {
 		return res
 	}
@@ -123,7 +123,7 @@ func (l *Limiter) more(key string, took int64, v account.Verdict) hybridlimit.Re
 		res.Remaining = max(0, left)
 		res.ResetAfter = l.terms.ResetAfter(r, left, e.Ends.Load())
 	}
-	return l.answer(key, res, took)
+	return l.terms.Answer(key, nil, res, took)
 }
 
 // takeAtMost takes up to n units in hand, of a key in memory: leased units, or else the credit that is left.
@@ -147,7 +147,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	if err := l.check(key, 1); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if res, ok := l.switched(0); ok {
+	if res, ok := l.terms.Switched(0); ok {
 		return res, nil
 	}
 	if res, ok, err := l.uncountedKey(key, 1); ok || err != nil {
@@ -164,7 +164,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 		return hybridlimit.Result{}, err
 	}
 	res := hybridlimit.Result{Limit: at.Plan.Burst, Policy: l.cfg.Name}
-	ans, _, ok := l.askNow(ctx, at, algo.Op{})
+	ans, _, ok := l.direct.Ask(ctx, at, algo.Op{})
 	if !ok {
 		return l.unanswered(ctx, res)
 	}
@@ -205,7 +205,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 	if err := l.check(key, n); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if res, ok := l.uncounted(n); ok {
+	if res, ok := l.terms.Uncounted(n); ok {
 		return res, nil
 	}
 	if res, ok, err := l.uncountedKey(key, n); ok || err != nil {
@@ -258,7 +258,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	res := hybridlimit.Result{Limit: at.Plan.Burst, Policy: l.cfg.Name}
 	counted := min(n, account.MaxCharge)
 	sent := l.hub.clock.Now()
-	ans, _, ok := l.askNow(ctx, at, algo.Op{Owed: counted})
+	ans, _, ok := l.direct.Ask(ctx, at, algo.Op{Owed: counted})
 	l.terms.Count.Admitted.Add(counted)
 	if !ok {
 		l.terms.Count.Dropped.Add(counted)
@@ -266,7 +266,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 	}
 	l.terms.Count.Acked.Add(counted)
 	if at.Plan.Units(ans.Level) < 1 { // this refusal lasts longer than an earlier one
-		l.refuse(key, at, 1, ans, sent, l.hub.clock.Now())
+		l.direct.Refuse(key, at, 1, ans, sent, l.hub.clock.Now())
 	}
 	res.Allowed, res.Granted, res.Source = true, n, hybridlimit.SourceRedis
 	res.Remaining = at.Plan.Bucket.Units(ans.Level)
@@ -292,7 +292,7 @@ func (l *Limiter) answered(key string, res hybridlimit.Result, n int64) hybridli
 	if res.Source == hybridlimit.SourceUnknown {
 		return res
 	}
-	return l.answer(key, res, n)
+	return l.terms.Answer(key, nil, res, n)
 }
 
 // unanswered returns the reason why askNow has no answer.
@@ -326,33 +326,5 @@ func (l *Limiter) History(ctx context.Context, key string) ([]hybridlimit.Admiss
 	if at.Plan.Limit.Algorithm != hybridlimit.AlgSlidingLog {
 		return nil, fmt.Errorf("hybrid: History(%q): %w: %v keeps no log", key, hybridlimit.ErrUnsupported, at.Plan.Limit.Algorithm)
 	}
-	return wire.ReadHistory(func(after int64) (wire.Page, error) { return l.historyPage(ctx, at, after) })
-}
-
-// historyPage asks Redis for one page, unless the breaker is open.
-func (l *Limiter) historyPage(ctx context.Context, at keys.Place, after int64) (wire.Page, error) {
-	if l.control.Mute() {
-		return wire.Page{}, fmt.Errorf("hybrid: History: %w: the switch is %v", hybridlimit.ErrUnavailable, SwitchLocalOnly)
-	}
-	call, ok := l.hub.breaker(at.Tag).Begin()
-	if !ok {
-		return wire.Page{}, fmt.Errorf("hybrid: History: %w: the breaker is open", hybridlimit.ErrUnavailable)
-	}
-	bounded, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
-	defer cancel()
-	l.hub.clock.Begin()
-	defer l.hub.clock.End()
-	sent := time.Now()
-	p, err := l.hub.runner.History(bounded, l.terms.InRedis(at), at.Plan.Limit, after)
-	l.hub.exacts.Add(1)
-	call.End(l.hub.engine.Without(time.Since(sent)), l.blame(ctx, err))
-	switch {
-	case err == nil:
-		return p, nil
-	case l.control.Closed.Load():
-		return p, hybridlimit.ErrClosed
-	case ctx.Err() != nil:
-		return p, ctx.Err()
-	}
-	return p, fmt.Errorf("hybrid: History: %w: %w", hybridlimit.ErrUnavailable, err)
+	return wire.ReadHistory(func(after int64) (wire.Page, error) { return l.direct.HistoryPage(ctx, at, after) })
 }

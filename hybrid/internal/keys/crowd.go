@@ -3,12 +3,16 @@ package keys
 import (
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
+
+// OverflowQuiet is the least time between two lines about the overflow of one limiter.
+const OverflowQuiet = 10 * time.Second
 
 // Crowded reports whether memory has no room for a key that is not in memory. This is the case if none of the entries
 // that store.add would check can be evicted. It copies the list of all entries of the shard, unless the first one may

@@ -27,6 +27,7 @@ type Terms struct {
 	Control *control.View // which limit, mode and switch is in force
 	Store   *Store
 	Count   tell.Counts
+	Denials tell.Denials
 	Hist    *tell.Histograms // nil: no metrics provider
 	Log     *tell.Log
 
@@ -38,6 +39,7 @@ type Terms struct {
 	Shares   *fallback.Shares // of all classes of the limiter
 	Overflow *sometimes.Line  // about keys that find no memory, likewise
 
+	Done   <-chan struct{}     // closed by Close: waiting calls return
 	Broken func(tag int) bool  // Redis does not answer
 	Lost   func(tag int) int64 // ns at which the last loss of the server of a tag was noticed; 0: never
 	Wants  func(mark string)   // other processes hold units of a key that this one was refused
@@ -50,6 +52,7 @@ type Config struct {
 	SyncInterval  time.Duration
 	MaxWait       time.Duration
 	FallbackFloor int64
+	LogDenials    time.Duration
 	Subject       func(key string) string
 }
 

@@ -88,8 +88,21 @@ var product = map[string]rule{
 	"hybrid/internal/keys": {
 		inside: []string{
 			".", "internal/account", "internal/algo", "internal/census", "internal/clock", "internal/fallback", "internal/refresh",
-			"internal/shards", "internal/sometimes", "internal/wire", "lua", "sync",
+			"internal/runner", "internal/shards", "internal/sometimes", "internal/wire", "lua", "sync",
 			"hybrid/internal/control", "hybrid/internal/member", "hybrid/internal/tell",
+		},
+		outside: []string{redisClient, lru, xtime, otel, xxhash},
+	},
+	"hybrid/internal/direct": {
+		inside: []string{
+			".", "internal/account", "internal/algo", "internal/circuit", "internal/clock", "internal/runner", "internal/wire", "sync",
+			"hybrid/internal/control", "hybrid/internal/keys",
+		},
+		outside: []string{redisClient, lru, xtime, otel, xxhash},
+	},
+	"hybrid/internal/explain": {
+		inside: []string{
+			".", "internal/account", "internal/fallback", "hybrid/internal/control", "hybrid/internal/keys",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
@@ -97,7 +110,8 @@ var product = map[string]rule{
 		inside: []string{
 			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
 			"internal/groups", "internal/classes", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
-			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/inflight", "hybrid/internal/keys", "hybrid/internal/member", "hybrid/internal/tell",
+			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/direct", "hybrid/internal/explain",
+			"hybrid/internal/inflight", "hybrid/internal/keys", "hybrid/internal/member", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},

@@ -1,4 +1,4 @@
-package hybrid
+package explain
 
 import (
 	"fmt"
@@ -8,86 +8,87 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
-// This file writes the text of an Inspection.
-
 // sentence joins the outcome, its reason, and notes on owed units and shadow.
-func (x *explanation) sentence(i Inspection) string {
+func (x *Explanation) sentence() string {
+	owed, floor := x.Account.Owed(), x.Plan.Floor
 	var b strings.Builder
-	switch x.outcome {
-	case OutcomeAllow:
+	switch x.Outcome {
+	case Allow:
 		b.WriteString("allowed")
-		if x.source == hybridlimit.SourceCredit {
+		if x.Source == hybridlimit.SourceCredit {
 			b.WriteString(" on credit")
 		}
-	case OutcomeDeny:
+	case Deny:
 		b.WriteString("denied")
-		if x.until > x.now {
-			b.WriteString(" until " + x.clock(x.until))
+		if x.Until > x.Now {
+			b.WriteString(" until " + x.clock(x.Until))
 		}
 	default:
-		fmt.Fprintf(&b, "the next call asks Redis, for %v at most,", x.l.cfg.MaxWait)
+		fmt.Fprintf(&b, "the next call asks Redis, for %v at most,", x.terms.MaxWait)
 	}
 	b.WriteString(" because " + x.because)
-	if i.Owed > 0 && !x.owes {
-		b.WriteString("; " + are(i.Owed) + " owed by this process")
+	if owed > 0 && !x.owes {
+		b.WriteString("; " + are(owed) + " owed by this process")
 	}
-	if i.Floor > 0 {
-		b.WriteString("; class " + i.Class + " leaves " + units(i.Floor) + " to others")
+	if floor > 0 {
+		b.WriteString("; class " + x.control.Class.Name + " leaves " + units(floor) + " to others")
 	}
-	if i.Shadow && x.outcome != OutcomeAllow && x.source != hybridlimit.SourceSwitch {
+	if x.control.Shadow.Load() && x.Outcome != Allow && x.Source != hybridlimit.SourceSwitch {
 		b.WriteString("; nobody is denied all the same, because the limit is in shadow")
 	}
 	return b.String()
 }
 
 // who returns the party that has set the switch.
-func (x *explanation) who() string {
-	if x.own {
+func (x *Explanation) who() string {
+	if x.SwitchOwn {
 		return "this process"
 	}
 	return "the fleet"
 }
 
 // whyAlone returns the reason why decisions are made without Redis.
-func (x *explanation) whyAlone() string {
-	if x.switched == SwitchLocalOnly {
+func (x *Explanation) whyAlone() string {
+	if x.Switch == control.SwitchLocalOnly {
 		return "the switch of " + x.who() + " is local_only"
 	}
-	if x.l.hub.engine.Refusing(x.at.Tag) {
+	if x.terms.Engine.Refusing(x.tag) {
 		return "Redis refuses the syncs of the key's slot"
 	}
 	return "Redis does not answer"
 }
 
 // said returns a clause about the view.
-func (x *explanation) said() string {
-	unit := x.plan.Bucket.Unit
-	if !x.account.Viewed() {
+func (x *Explanation) said() string {
+	unit := x.Plan.Bucket.Unit
+	if !x.Account.Viewed() {
 		return "Redis has said nothing of the key yet"
 	}
-	noun, level := "bucket", x.account.ViewLevel()
+	noun, level := "bucket", x.Account.ViewLevel()
 	switch {
-	case x.plan.Bucket.Queue:
+	case x.Plan.Bucket.Queue:
 		noun = "queue"
-	case x.conditions.Window.Period > 0:
+	case x.Conditions.Window.Period > 0:
 		noun = "window"
 	}
 	var what string
-	whole := level + x.plan.Low()
-	if x.plan.Floor > 0 && whole < unit { // nothing is left for any class
+	whole := level + x.Plan.Low()
+	if x.Plan.Floor > 0 && whole < unit { // nothing is left for any class
 		level = whole
 	}
 	switch {
-	case x.plan.Floor > 0 && level < unit && whole >= unit:
+	case x.Plan.Floor > 0 && level < unit && whole >= unit:
 		what = "has " + units(whole/unit) + " left, all of them below the floor of the class"
 	case level < 0 && noun == "bucket":
-		what = "is " + units(-floorDiv(level, unit)) + " in debt"
+		what = "is " + units(-FloorDiv(level, unit)) + " in debt"
 	case level < 0:
-		what = "is " + units(-floorDiv(level, unit)) + " beyond its limit"
+		what = "is " + units(-FloorDiv(level, unit)) + " beyond its limit"
 	case level < unit && noun == "queue":
 		what = "is full"
 	case level < unit:
@@ -100,13 +101,13 @@ func (x *explanation) said() string {
 	default:
 		what = "has " + units(level/unit) + " left"
 	}
-	return fmt.Sprintf("Redis said the %s %s %s ago", noun, what, long(x.account.ViewAge(x.now)))
+	return fmt.Sprintf("Redis said the %s %s %s ago", noun, what, long(x.Account.ViewAge(x.Now)))
 }
 
 // whyAsk returns the reason why neither units in hand nor credit decides.
-func (x *explanation) whyAsk(asks account.Reason) string {
+func (x *Explanation) whyAsk(asks account.Reason) string {
 	nothing := "nothing is leased"
-	if !x.known {
+	if !x.Known {
 		nothing = "this process knows nothing of the key"
 	}
 	switch asks {
@@ -121,43 +122,43 @@ func (x *explanation) whyAsk(asks account.Reason) string {
 	case account.ViewOver:
 		return nothing + ", and what Redis said was of a window that is over"
 	case account.CreditUsed:
-		return fmt.Sprintf("%s, and the credit of %s is used up", nothing, units(x.conditions.Credit))
+		return fmt.Sprintf("%s, and the credit of %s is used up", nothing, units(x.Conditions.Credit))
 	}
 	return nothing + ", and " + x.said()
 }
 
 // whyNoCredit returns the reason why C is 0.
-func (x *explanation) whyNoCredit() string {
-	switch l := x.l; {
-	case x.conditions.Bucket.Queue:
+func (x *Explanation) whyNoCredit() string {
+	switch t := x.terms; {
+	case x.Conditions.Bucket.Queue:
 		return "only Redis knows when the queue serves a call"
-	case l.Mode() == ModeStrict:
+	case x.control.Mode() == account.ModeStrict:
 		return "mode strict gives no credit"
-	case !l.terms.GivesCredit():
+	case !t.GivesCredit():
 		return "Overshoot gives no credit"
-	case !l.party.Known(x.now):
+	case !t.Fleet.Known(x.Now):
 		return "there is no credit while the fleet's size is not known"
 	}
-	return x.l.noCredit(x.plan, x.conditions.N)
+	return NoCredit(x.terms, x.Plan, x.Conditions.N)
 }
 
-// noCredit returns the reason why credit is 0 units in a fleet of n, and the setting that would give 1. See credit.
-func (l *Limiter) noCredit(r *account.Plan, n int64) string {
-	burst, others := r.Limit.BurstSize(), max(n-1, 1) // C is a part of the whole burst
+// NoCredit returns the reason why credit is 0 units in a fleet of n, and the setting that would give 1.
+func NoCredit(t *keys.Terms, p *account.Plan, n int64) string {
+	burst, others := p.Limit.BurstSize(), max(n-1, 1) // C is a part of the whole burst
 	switch {
-	case l.Mode() != ModeAuto:
+	case t.Control.Mode() != account.ModeAuto:
 		return fmt.Sprintf("credit is 0 units: burst %d / %d is below one, and a burst of %d gives 1", burst, others, others)
 	case others > burst:
-		return fmt.Sprintf("credit is 0 units: Overshoot %g × burst %d / %d is below one, and no Overshoot gives 1 with a burst below %d", l.cfg.Overshoot, burst, others, others)
+		return fmt.Sprintf("credit is 0 units: Overshoot %g × burst %d / %d is below one, and no Overshoot gives 1 with a burst below %d", t.Overshoot, burst, others, others)
 	}
 	enough := float64((1000*others+burst-1)/burst) / 1000
-	return fmt.Sprintf("credit is 0 units: Overshoot %g × burst %d / %d is below one, and an Overshoot of %g gives 1", l.cfg.Overshoot, burst, others, enough)
+	return fmt.Sprintf("credit is 0 units: Overshoot %g × burst %d / %d is below one, and an Overshoot of %g gives 1", t.Overshoot, burst, others, enough)
 }
 
 // clock returns the time of day, with the date if it is 12 h or more ahead.
-func (x *explanation) clock(ns int64) string {
+func (x *Explanation) clock(ns int64) string {
 	at := x.time(ns).UTC()
-	if at.Sub(x.time(x.now)) >= 12*time.Hour {
+	if at.Sub(x.time(x.Now)) >= 12*time.Hour {
 		return at.Format("2006-01-02 15:04:05 UTC")
 	}
 	return at.Format("15:04:05.000 UTC")
@@ -203,27 +204,24 @@ func are(n int64) string {
 	return fmt.Sprintf("%d units are", n)
 }
 
-// overflowQuiet is the least time between two lines about the overflow of one limiter.
-const overflowQuiet = 10 * time.Second
-
 // explainOverflow explains a decision without Redis for a key for which memory has no room: see
 // keys.Terms.WithoutMemory.
-func (x *explanation) explainOverflow(why string) {
+func (x *Explanation) explainOverflow(why string) {
 	const full = "the fallback (%v) decides since %s, and memory is full of keys that owe: there is none to count this one in"
-	policy, t := x.l.control.Fallback(), x.conditions.Fallback
+	policy, t := x.control.Fallback(), x.Conditions.Fallback
 	if !t.Counts() {
 		if policy == fallback.PolicyAllowAll {
 			x.allow(hybridlimit.SourceFallback, full, policy, why)
 		} else {
-			x.deny(hybridlimit.SourceFallback, x.now+int64(x.l.cfg.SyncInterval), full, policy, why)
+			x.deny(hybridlimit.SourceFallback, x.Now+int64(x.terms.SyncInterval), full, policy, why)
 		}
 		return
 	}
-	left := t.Share.Left(t.Size, x.now)
+	left := t.Share.Left(t.Size, x.Now)
 	const some = full + ", and of its share of %d units %v are left"
 	if left >= float64(1+t.Floor)-fallback.Slack {
 		x.allow(hybridlimit.SourceFallback, some, policy, why, t.Burst, rounded(left))
 		return
 	}
-	x.deny(hybridlimit.SourceFallback, x.now+t.Share.Wait(t.Size, 1, x.now), some, policy, why, t.Burst, rounded(left))
+	x.deny(hybridlimit.SourceFallback, x.Now+t.Share.Wait(t.Size, 1, x.Now), some, policy, why, t.Burst, rounded(left))
 }

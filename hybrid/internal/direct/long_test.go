@@ -1,12 +1,10 @@
-package hybrid
+package direct
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
-
-	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/lua"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
@@ -25,11 +23,11 @@ func TestLong(t *testing.T) {
 		{0, 10 * time.Millisecond, 39 * time.Millisecond, false},
 		{0, 10 * time.Millisecond, 40 * time.Millisecond, true},
 	} {
-		h := &Hub{heart: &member.Heart{}, clock: clock.New(func() {}), engine: ratesync.New(ratesync.Config{
+		e := Env{Trip: new(atomic.Int64), Engine: ratesync.New(ratesync.Config{
 			Names: lua.Names{Tags: 1}, Timeout: time.Second, Late: func() time.Duration { return tc.late },
 		})}
-		h.heart.Trip.Store(int64(tc.trip))
-		if got := h.long(tc.wait); got != tc.want {
+		e.Trip.Store(int64(tc.trip))
+		if got := e.Long(tc.wait); got != tc.want {
 			t.Errorf("late by %v, a round trip of %v: %v is long: %t", tc.late, tc.trip, tc.wait, got)
 		}
 	}

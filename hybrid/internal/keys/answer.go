@@ -1,0 +1,144 @@
+package keys
+
+import (
+	"log/slog"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
+	"github.com/hybridlimit/hybridlimit/internal/account"
+)
+
+// Answer counts a decision, applies Shadow, and logs a denial under a plan, or under the key's own limit if p is nil.
+// All verbs use it except AllowAll, which does the same once for all its limits. Call it without any lock.
+func (t *Terms) Answer(key string, p *account.Plan, res hybridlimit.Result, n int64) hybridlimit.Result {
+	res = t.Tally(res, n)
+	t.LogDenial(key, p, n, &res)
+	return res
+}
+
+// Tally counts a decision and applies Shadow.
+func (t *Terms) Tally(res hybridlimit.Result, n int64) hybridlimit.Result {
+	t.Count.Decided(res.Source, res.Allowed, n)
+	return t.Control.Shadowed(res, n)
+}
+
+// Switched returns the answer if a switch decides.
+func (t *Terms) Switched(n int64) (res hybridlimit.Result, ok bool) {
+	if res, ok = t.Control.Switched(n); ok {
+		t.Pace.Event(0)
+	}
+	return res, ok
+}
+
+// DecidedBySwitch is Switched, and counts the decision. It counts no units, because no limit has admitted them.
+func (t *Terms) DecidedBySwitch(n int64) (res hybridlimit.Result, ok bool) {
+	if res, ok = t.Switched(n); ok {
+		t.Count.Decided(res.Source, res.Allowed, n)
+	}
+	return res, ok
+}
+
+// Uncounted returns the answer to a Charge or a Refund of units that SwitchAllowAll did not count.
+func (t *Terms) Uncounted(n int64) (res hybridlimit.Result, ok bool) {
+	if t.Control.Switch() != control.SwitchAllowAll {
+		return res, false
+	}
+	return t.Switched(n)
+}
+
+// Drain takes back the budgets of all keys, so that the decisions made from them are counted.
+func (t *Terms) Drain() {
+	t.Store.Sweep(func(e *Entry) {
+		if e.Word.Load() != 0 {
+			e.TakeBack(t.Clock.Now())
+		}
+	})
+}
+
+// WriteOff counts the units that a closed limiter owed and held, and logs its last denials. Syncs in flight may still
+// arrive: Settle or Drop counts them.
+func (t *Terms) WriteOff() {
+	now := t.Clock.Now()
+	t.Store.Each(func(e *Entry) { e.WriteOff(now) })
+	t.EndDenials()
+}
+
+// LogDenial writes a line about a counted denial, unless the last line is less than Config.LogDenials old. The line
+// names the limit of r, or the key's own limit if r is nil. Call it without locks.
+func (t *Terms) LogDenial(key string, r *account.Plan, n int64, res *hybridlimit.Result) {
+	if t.LogDenials == 0 || res.Allowed && !res.Shadowed {
+		return
+	}
+	d, now := &t.Denials, t.Clock.Time(t.Clock.Now())
+	if !d.Due(now) {
+		return
+	}
+	untold, ok := d.Take(&t.Count, 1, now)
+	if !ok {
+		return
+	}
+	attrs := []any{
+		slog.String("limiter", t.Name), slog.String("key_digest", t.Names.Digest(t.Name, key)), slog.Int64("units", n),
+		slog.String("limit", control.LimitText(t.limitOf(key, r))), slog.String("source", res.Source.String()),
+	}
+	if res.RetryAfter == hybridlimit.Never {
+		attrs = append(attrs, slog.String("retry_after", "never"))
+	} else if !res.Shadowed {
+		attrs = append(attrs, slog.Duration("retry_after", res.RetryAfter))
+	}
+	if res.Shadowed {
+		attrs = append(attrs, slog.Bool("shadow", true))
+	}
+	if untold > 1 {
+		attrs = append(attrs, slog.Int64("more", untold-1))
+	}
+	t.Log.Write(slog.LevelInfo, tell.MsgDenied, 0, attrs)
+}
+
+// BeatDenials is called with each heartbeat, so that denials of the fast path are logged too. When a line is due, it
+// takes back the budgets that have denied. The next denial of such a key then reaches LogDenial. Denials that are still
+// unlogged at the next heartbeat get a line without a key.
+func (t *Terms) BeatDenials() {
+	if t.LogDenials == 0 || !t.Denials.Due(t.Clock.Time(t.Clock.Now())) {
+		return
+	}
+	t.Store.Sweep(func(e *Entry) {
+		if w := e.Word.Load(); account.KindOf(w) == account.DenyBudget && account.UnitsOf(w) > 0 {
+			e.TakeBack(t.Clock.Now())
+		}
+	})
+	if t.Denials.Waiting(&t.Count) {
+		t.tellDenials()
+	}
+}
+
+// EndDenials logs all unlogged denials when the limiter closes: no heartbeat comes later.
+func (t *Terms) EndDenials() {
+	if t.LogDenials == 0 {
+		return
+	}
+	t.Denials.End()
+	t.tellDenials()
+}
+
+// tellDenials writes a line without a key about the unlogged denials.
+func (t *Terms) tellDenials() {
+	if untold, ok := t.Denials.Take(&t.Count, 0, t.Clock.Time(t.Clock.Now())); ok && untold > 0 {
+		t.Log.Write(slog.LevelInfo, tell.MsgMoreDenied, 0, []any{
+			slog.String("limiter", t.Name), slog.String("limit", control.LimitText(t.Control.Plan().Limit)), slog.Int64("more", untold),
+		})
+	}
+}
+
+// limitOf returns the limit of r, or the key's own limit if r is nil. It may call Config.LimitFor.
+func (t *Terms) limitOf(key string, r *account.Plan) hybridlimit.Limit {
+	if r != nil {
+		return r.Limit
+	}
+	if e := t.Store.Get(key); e != nil {
+		return e.Plan.Load().Limit
+	}
+	limit, _ := t.Control.LimitFor(key)
+	return limit
+}
