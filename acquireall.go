@@ -60,17 +60,17 @@ func acquireAll(ctx context.Context, asks []Ask) (res Result, err error) {
 
 // parted returns the claims in the order in which they are acquired, and the indexes of the other asks.
 func parted(asks []Ask) (claims []claim, rates []int, err error) {
-	var bad Violations
+	var bad violations
 	for i, a := range asks {
 		field := fmt.Sprintf("asks[%d].Limiter", i)
 		if a.Limiter == nil || isNil(a.Limiter) {
-			bad.Add(field, nil, "must not be nil")
+			bad.add(field, nil, "must not be nil")
 			continue
 		}
 		acquirer, ok := a.Limiter.(Acquirer)
 		if !ok {
 			if rates = append(rates, i); !joins(asks[rates[0]].Limiter, a.Limiter) {
-				bad.Add(field, fmt.Sprintf("%T", a.Limiter), "must be an Acquirer, or a limiter that can be asked together with the other rate limiters (hybridlimit.Joint)")
+				bad.add(field, fmt.Sprintf("%T", a.Limiter), "must be an Acquirer, or a limiter that can be asked together with the other rate limiters (adapter.Joint)")
 			}
 			continue
 		}
@@ -93,13 +93,13 @@ func parted(asks []Ask) (claims []claim, rates []int, err error) {
 	slices.SortStableFunc(claims, func(x, y claim) int {
 		return cmp.Or(cmp.Compare(x.name, y.name), cmp.Compare(x.key, y.key))
 	})
-	return claims, rates, bad.Err("hybridlimit: AllowAll")
+	return claims, rates, bad.err("hybridlimit: AllowAll")
 }
 
 // joins reports whether the first rate limiter can be asked together with another.
 func joins(first, other Limiter) bool {
-	joint, ok := first.(Joint)
-	return ok && joint.Joins(other)
+	one, ok := first.(joint)
+	return ok && one.Joins(other)
 }
 
 func isNil(l Limiter) bool {
@@ -112,7 +112,7 @@ func same(x, y Acquirer) bool { return reflect.TypeOf(x).Comparable() && x == y 
 
 // nameOf returns the name of a limiter; empty: none.
 func nameOf(l Limiter) string {
-	if d, ok := l.(Describer); ok {
+	if d, ok := l.(interface{ Name() string }); ok {
 		return d.Name()
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
@@ -112,7 +113,7 @@ func ExampleBlocked() {
 }
 
 func ExampleViolations() {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.Add("Config.Name", "my api", "must match [A-Za-z0-9_.-]+")
 	bad.AddLimit(hybridlimit.PerSecond(0))
 	fmt.Println(bad.Err("hybrid"))

@@ -41,7 +41,7 @@ type Ask struct {
 // a limit denies, and on any error, also if the Result holds the decision of a fallback. Pass a slice, because its asks
 // have the permits.
 //
-// If a Limiter is nil, is not [Joint], or does not join the first, the error is an
+// If a Limiter is nil, is not an adapter.Joint, or does not join the first, the error is an
 // *InvalidError (ErrInvalid) that names the ask, and nothing is taken. Without
 // asks the error is ErrInvalid. Other errors are those of AllowN.
 func AllowAll(ctx context.Context, asks ...Ask) (Result, error) {
@@ -59,32 +59,24 @@ func AllowAll(ctx context.Context, asks ...Ask) (Result, error) {
 
 // allowJoint asks limiters of one kind.
 func allowJoint(ctx context.Context, asks []Ask) (Result, error) {
-	joint, ok := asks[0].Limiter.(Joint)
+	one, ok := asks[0].Limiter.(joint)
 	if !ok {
 		for i := range asks {
 			asks[i].Result = Result{}
 		}
-		var bad Violations
+		var bad violations
 		if asks[0].Limiter == nil {
-			bad.Add("asks[0].Limiter", nil, "must not be nil")
+			bad.add("asks[0].Limiter", nil, "must not be nil")
 		} else {
-			bad.Add("asks[0].Limiter", fmt.Sprintf("%T", asks[0].Limiter), "must be a limiter that can be asked together with others (hybridlimit.Joint)")
+			bad.add("asks[0].Limiter", fmt.Sprintf("%T", asks[0].Limiter), "must be a limiter that can be asked together with others (adapter.Joint)")
 		}
-		return Result{}, bad.Err("hybridlimit: AllowAll")
+		return Result{}, bad.err("hybridlimit: AllowAll")
 	}
-	return joint.AllowJoint(ctx, asks)
+	return one.AllowJoint(ctx, asks)
 }
 
-// Joint is a Limiter that can decide a call together with others of its kind, all or nothing. Programs call [AllowAll].
-// An adapter calls Joins first, to check that limiters can decide together.
-type Joint interface {
-	Limiter
-	// Joins reports whether AllowJoint can decide with the other limiter too. In local it can with any limiter of
-	// local, in global with limiters of the same Redis client, and in hybrid with limiters of the same hub. A limiter
-	// joins itself. No limiter joins nil.
+// joint has the methods of adapter.Joint, which has their comments.
+type joint interface {
 	Joins(other Limiter) bool
-	// AllowJoint decides the asks and returns a Result as AllowAll does. It writes each limit's own answer into its
-	// Ask. The receiver's limiter need not be among the asks. If a limiter is nil (as an interface, or as a pointer in
-	// it) or does not join, the error is an *InvalidError that names the ask, and nothing is taken.
 	AllowJoint(ctx context.Context, asks []Ask) (Result, error)
 }

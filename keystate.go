@@ -95,9 +95,9 @@ type requestID struct{}
 // ids from outside decides about long ones, and a limiter never fails because of an id.
 func WithRequestID(ctx context.Context, id string) (context.Context, error) {
 	if len(id) > maxRequestIDBytes {
-		var bad Violations
-		bad.Add("request id", id[:maxRequestIDBytes]+"…", fmt.Sprintf("must be at most %d bytes, not %d", maxRequestIDBytes, len(id)))
-		return ctx, bad.Err("hybridlimit")
+		var bad violations
+		bad.add("request id", id[:maxRequestIDBytes]+"…", fmt.Sprintf("must be at most %d bytes, not %d", maxRequestIDBytes, len(id)))
+		return ctx, bad.err("hybridlimit")
 	}
 	return context.WithValue(ctx, requestID{}, id), nil
 }

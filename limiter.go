@@ -34,55 +34,6 @@ type Policy struct {
 	Shadow bool
 }
 
-// Describer is a Limiter that reports the limits that it enforces, so that an adapter can publish them, for example in
-// HTTP fields. The limiters of local, global and hybrid are Describers.
-type Describer interface {
-	Limiter
-	// Name returns the limiter's name, as in Result.Policy. It never changes. Empty: none.
-	Name() string
-	// Policy returns the limit of key. It takes no units and does not ask Redis. It calls LimitFor and does not
-	// validate its answer. It does not know a limit that came with a call (AllowLimit).
-	Policy(key string) Policy
-}
-
-// DefaultMaxKeyBytes is the default for the longest key, in bytes. The bound keeps one caller from filling the store.
-const DefaultMaxKeyBytes = 512
-
-// CheckRequest validates a key and a cost. It returns nil, or an error that wraps ErrEmptyKey, ErrKeyTooLong or
-// ErrCost. A maxKeyBytes of 0 means DefaultMaxKeyBytes. A key may contain any bytes.
-func CheckRequest(key string, n int64, maxKeyBytes int) error {
-	if maxKeyBytes == 0 {
-		maxKeyBytes = DefaultMaxKeyBytes
-	}
-	switch {
-	case key == "":
-		return ErrEmptyKey
-	case len(key) > maxKeyBytes:
-		return fmt.Errorf("%w: %d bytes, at most %d", ErrKeyTooLong, len(key), maxKeyBytes)
-	case n < 1:
-		return fmt.Errorf("%w: %d", ErrCost, n)
-	}
-	return nil
-}
-
-// CheckName reports whether s can be the name of a limiter or the prefix of its keys: [A-Za-z0-9_.-]+, at most 128
-// bytes. Names are parts of Redis keys, so braces, colons and spaces are excluded.
-func CheckName(s string) bool {
-	if s == "" || len(s) > 128 {
-		return false
-	}
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case c == '_' || c == '.' || c == '-':
-		default:
-			return false
-		}
-	}
-	return true
-}
-
 // The errors common to all limiters. Compare with errors.Is.
 var (
 	// ErrClosed is returned after the limiter was closed or shut down.
@@ -124,19 +75,15 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s (%v) %s", v.Field, v.Value, v.Problem)
 }
 
-// Violations collects the invalid fields of a configuration.
-type Violations []Violation
+// violations collects the invalid fields of a configuration.
+type violations []Violation
 
-// Add appends one violation.
-func (v *Violations) Add(field string, value any, problem string) {
+func (v *violations) add(field string, value any, problem string) {
 	*v = append(*v, Violation{field, value, problem})
 }
 
-// AddLimit appends the violations that l.Validate would report.
-func (v *Violations) AddLimit(l Limit) { l.violations(v) }
-
-// Err returns nil for no violations, else an *InvalidError of package pkg.
-func (v Violations) Err(pkg string) error {
+// err returns nil for no violations.
+func (v violations) err(pkg string) error {
 	if len(v) == 0 {
 		return nil
 	}
@@ -145,8 +92,8 @@ func (v Violations) Err(pkg string) error {
 
 // InvalidError lists all violations of a configuration at once. It matches ErrInvalid.
 type InvalidError struct {
-	Package    string     // the package that refused: "hybrid"
-	Violations Violations // at least one
+	Package    string      // the package that refused: "hybrid"
+	Violations []Violation // at least one
 }
 
 // Error returns the package and each field with its value.

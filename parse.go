@@ -41,13 +41,13 @@ import (
 func ParseLimit(text string) (Limit, error) {
 	r := reader{rest: lower(text)}
 	l := r.limit()
-	var bad Violations
+	var bad violations
 	if r.problem != "" {
-		bad.Add("Limit", abridged(text), "cannot be read: "+r.problem)
+		bad.add("Limit", abridged(text), "cannot be read: "+r.problem)
 	} else if l.violations(&bad); len(bad) > 0 {
-		bad = append(Violations{{"Limit", abridged(text), "is not valid"}}, bad...)
+		bad = append(violations{{"Limit", abridged(text), "is not valid"}}, bad...)
 	}
-	if err := bad.Err("hybridlimit"); err != nil {
+	if err := bad.err("hybridlimit"); err != nil {
 		return Limit{}, err
 	}
 	return l, nil

@@ -70,9 +70,6 @@ const (
 	sources // the number of sources
 )
 
-// NumSources is the number of sources. Every Source is below it.
-const NumSources = int(sources)
-
 var sourceNames = [sources]string{
 	"unknown", "local", "lease", "credit", "redis",
 	"deny_cache", "timeout", "fallback", "static", "switch", "shed",

@@ -9,13 +9,6 @@ import (
 // marshaling it all give "[secret]". Empty: there is no secret.
 type Secret string
 
-// minSecretBytes and maxSecretBytes bound the length of a Secret. The minimum is the size of the hash that it keys (RFC
-// 2104). A value above the maximum is probably a mistake.
-const (
-	minSecretBytes = 32
-	maxSecretBytes = 1024
-)
-
 const secretText = "[secret]"
 
 // String returns "[secret]", or "" for an empty Secret.
@@ -34,10 +27,3 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // LogValue returns String, for slog.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
-
-// AddSecret appends a violation if the length of s is invalid. The violation does not contain the secret.
-func (v *Violations) AddSecret(field string, s Secret) {
-	if n := len(s); n > 0 && (n < minSecretBytes || n > maxSecretBytes) {
-		v.Add(field, s, fmt.Sprintf("must be %d to %d bytes, not %d", minSecretBytes, maxSecretBytes, n))
-	}
-}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // TestSecretIsNotPrinted checks that a Secret is hidden in every format, alone and in a
@@ -32,7 +33,7 @@ func TestSecretIsNotPrinted(t *testing.T) {
 	out.Write(raw)
 	slog.New(slog.NewTextHandler(&out, nil)).Info("config", "key", s, "all", config)
 	slog.New(slog.NewJSONHandler(&out, nil)).Info("config", "key", s, "all", config)
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.AddSecret("Config.HashKeys", s[:31])
 	fmt.Fprintln(&out, bad.Err("hybrid"))
 	if got := out.String(); strings.Contains(got, text[:8]) || strings.Count(got, "[secret]") != 21 {
@@ -45,13 +46,13 @@ func TestSecretIsNotPrinted(t *testing.T) {
 
 func TestSecretHasALength(t *testing.T) {
 	for n, ok := range map[int]bool{0: true, 1: false, 31: false, 32: true, 1024: true, 1025: false} {
-		var bad hybridlimit.Violations
+		var bad adapter.Violations
 		bad.AddSecret("Config.HashKeys", hybridlimit.Secret(strings.Repeat("x", n)))
 		if (len(bad) == 0) != ok {
 			t.Errorf("%d bytes: %v", n, bad)
 		}
 	}
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.AddSecret("Config.HashKeys", "short")
 	if got := bad.Err("hybrid").Error(); got != "hybrid: Config.HashKeys ([secret]) must be 32 to 1024 bytes, not 5" {
 		t.Error(got)

@@ -29,45 +29,45 @@ const exactInt = 1 << 53
 // AlgConcurrent counts calls: Rate must be at most 2⁵¹, and Period and Burst must be 0. AlgUnlimited and AlgBlocked
 // have no arithmetic, and take no Rate, Period or Burst.
 func (l Limit) Validate() error {
-	var bad Violations
+	var bad violations
 	l.violations(&bad)
-	return bad.Err("hybridlimit")
+	return bad.err("hybridlimit")
 }
 
-func (l Limit) violations(bad *Violations) {
+func (l Limit) violations(bad *violations) {
 	switch {
 	case l.Algorithm.stateless():
 		if l.Rate != 0 {
-			bad.Add("Limit.Rate", l.Rate, l.mustBeZero())
+			bad.add("Limit.Rate", l.Rate, l.mustBeZero())
 		}
 		l.rateOnlyViolations(bad)
 		return
 	case l.Algorithm == AlgConcurrent:
 		if l.Rate < 1 {
-			bad.Add("Limit.Rate", l.Rate, "must be at least 1")
+			bad.add("Limit.Rate", l.Rate, "must be at least 1")
 		}
 		if l.Rate > exactInt/4 {
-			bad.Add("Limit.Rate", l.Rate, rateTooLarge)
+			bad.add("Limit.Rate", l.Rate, rateTooLarge)
 		}
 		l.rateOnlyViolations(bad)
 		return
 	case l.Algorithm >= algorithms:
-		bad.Add("Limit.Algorithm", l.Algorithm, "is not an algorithm")
+		bad.add("Limit.Algorithm", l.Algorithm, "is not an algorithm")
 	}
 	if l.Rate < 1 {
-		bad.Add("Limit.Rate", l.Rate, "must be at least 1")
+		bad.add("Limit.Rate", l.Rate, "must be at least 1")
 	}
 	switch {
 	case l.Period < time.Microsecond:
-		bad.Add("Limit.Period", l.Period, "must be at least 1µs")
+		bad.add("Limit.Period", l.Period, "must be at least 1µs")
 	case l.Period%time.Microsecond != 0:
-		bad.Add("Limit.Period", l.Period, "must be a whole number of µs")
+		bad.add("Limit.Period", l.Period, "must be a whole number of µs")
 	}
 	if l.Burst < 0 {
-		bad.Add("Limit.Burst", l.Burst, "must not be negative")
+		bad.add("Limit.Burst", l.Burst, "must not be negative")
 	}
 	if l.Algorithm.windowed() && l.Burst != 0 && l.Burst != l.Rate {
-		bad.Add("Limit.Burst", l.Burst, "must be 0 or Rate: a window has no burst of its own")
+		bad.add("Limit.Burst", l.Burst, "must be 0 or Rate: a window has no burst of its own")
 	}
 	switch {
 	case len(*bad) > 0:
@@ -79,12 +79,12 @@ func (l Limit) violations(bad *Violations) {
 }
 
 // rateOnlyViolations are those of a limit without a period and a burst.
-func (l Limit) rateOnlyViolations(bad *Violations) {
+func (l Limit) rateOnlyViolations(bad *violations) {
 	if l.Period != 0 {
-		bad.Add("Limit.Period", l.Period, l.mustBeZero())
+		bad.add("Limit.Period", l.Period, l.mustBeZero())
 	}
 	if l.Burst != 0 {
-		bad.Add("Limit.Burst", l.Burst, l.mustBeZero())
+		bad.add("Limit.Burst", l.Burst, l.mustBeZero())
 	}
 }
 
@@ -93,24 +93,24 @@ func (l Limit) mustBeZero() string {
 }
 
 // bucketViolations bounds the sub-units of a bucket in debt.
-func (l Limit) bucketViolations(bad *Violations) {
+func (l Limit) bucketViolations(bad *violations) {
 	period := int64(l.Period / time.Microsecond)
 	g := gcd(l.Rate, period)
 	unit, refill := period/g, l.Rate/g
 	if hi, lo := bits.Mul64(uint64(l.BurstSize()), uint64(unit)); hi != 0 || lo > (exactInt-uint64(min(refill, exactInt)))/2 {
-		bad.Add("Limit", l.String(), fmt.Sprintf(
+		bad.add("Limit", l.String(), fmt.Sprintf(
 			"needs counts above 2⁵³ (one unit is %d sub-units): use a smaller burst, or a rate and period with a larger common divisor", unit))
 	}
 }
 
 // countViolations bounds units and times, so that two windows of twice the Rate
 // are counted exactly, and the end of a window that begins today is exact.
-func (l Limit) countViolations(bad *Violations) {
+func (l Limit) countViolations(bad *violations) {
 	if l.Rate > exactInt/4 {
-		bad.Add("Limit.Rate", l.Rate, rateTooLarge)
+		bad.add("Limit.Rate", l.Rate, rateTooLarge)
 	}
 	if l.Period/time.Microsecond > exactInt/8 {
-		bad.Add("Limit.Period", l.Period, "must be at most 2⁵⁰ µs (35 years)")
+		bad.add("Limit.Period", l.Period, "must be at most 2⁵⁰ µs (35 years)")
 	}
 }
 

@@ -8,10 +8,11 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 func TestCheckRequest(t *testing.T) {
-	long := strings.Repeat("k", hybridlimit.DefaultMaxKeyBytes)
+	long := strings.Repeat("k", adapter.DefaultMaxKeyBytes)
 	for _, tc := range []struct {
 		name string
 		key  string
@@ -30,33 +31,33 @@ func TestCheckRequest(t *testing.T) {
 		{"no cost", "k", 0, 0, hybridlimit.ErrCost},
 		{"negative cost", "k", math.MinInt64, 0, hybridlimit.ErrCost},
 	} {
-		if err := hybridlimit.CheckRequest(tc.key, tc.n, tc.most); !errors.Is(err, tc.want) {
+		if err := adapter.CheckRequest(tc.key, tc.n, tc.most); !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, want %v", tc.name, err, tc.want)
 		}
 	}
 }
 
 func TestCheckRequestDoesNotAllocate(t *testing.T) {
-	if n := testing.AllocsPerRun(100, func() { _ = hybridlimit.CheckRequest("user-1", 1, 0) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _ = adapter.CheckRequest("user-1", 1, 0) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func TestCheckName(t *testing.T) {
 	for _, good := range []string{"a", "api", "API_v2.read-only", "0", strings.Repeat("a", 128)} {
-		if !hybridlimit.CheckName(good) {
+		if !adapter.CheckName(good) {
 			t.Errorf("%q was refused", good)
 		}
 	}
 	for _, bad := range []string{"", strings.Repeat("a", 129), "a:b", "a b", "{a}", "@epoch", "é", "a\x00", "a/b", "a*"} {
-		if hybridlimit.CheckName(bad) {
+		if adapter.CheckName(bad) {
 			t.Errorf("%q was accepted", bad)
 		}
 	}
 }
 
 func TestInvalidErrorListsAll(t *testing.T) {
-	var v hybridlimit.Violations
+	var v adapter.Violations
 	if err := v.Err("hybrid"); err != nil {
 		t.Fatalf("Err without a violation = %v, want nil", err)
 	}
@@ -77,13 +78,13 @@ func TestInvalidErrorListsAll(t *testing.T) {
 // change breaks dashboards.
 func TestNamesOfSourcesAndAlgorithms(t *testing.T) {
 	var got []string
-	for s := range hybridlimit.NumSources {
+	for s := range adapter.NumSources {
 		got = append(got, hybridlimit.Source(s).String())
 	}
 	if s := strings.Join(got, " "); s != "unknown local lease credit redis deny_cache timeout fallback static switch shed" {
 		t.Errorf("sources: %s", s)
 	}
-	if s := hybridlimit.Source(hybridlimit.NumSources).String(); s != "Source(11)" {
+	if s := hybridlimit.Source(adapter.NumSources).String(); s != "Source(11)" {
 		t.Errorf("beyond the last source: %s", s)
 	}
 	got = nil

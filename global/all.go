@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -205,7 +206,7 @@ func equal(a, b any) bool {
 }
 
 func invalid(ask int, field string, value any, problem string) error {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.Add(fmt.Sprintf("asks[%d].%s", ask, field), value, problem)
 	return bad.Err("global: AllowAll")
 }
@@ -315,7 +316,7 @@ func (e *NotReturnedError) Error() string {
 			b.WriteString(", ")
 		}
 		fmt.Fprintf(&b, "%d units of %q", a.N, a.Key)
-		if l, ok := a.Limiter.(hybridlimit.Describer); ok {
+		if l, ok := a.Limiter.(adapter.Describer); ok {
 			fmt.Fprintf(&b, " (%s)", l.Name())
 		}
 	}

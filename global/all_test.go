@@ -125,7 +125,7 @@ func TestAllowAllMessages(t *testing.T) {
 			tags  int
 		}{
 			{global.Config{Tags: 1}, true, 1},
-			{global.Config{Prefix: "s", Subject: func(string) string { return "tenant" }}, true, 1},
+			{global.Config{Prefix: "s", TagBy: func(string) string { return "tenant" }}, true, 1},
 			{global.Config{Prefix: "d"}, true, tagsOf(16, "*", "ann", "::1")},
 			{global.Config{Prefix: "e"}, false, 1},
 		} {

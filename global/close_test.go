@@ -134,7 +134,7 @@ func TestCloseOvertakesACall(t *testing.T) {
 			_ = l.Close() // after AllowN has checked that the limiter is open, and before its message
 			return key
 		}
-		l = newLimiter(t, bubble.Client(nil), ten, global.Config{FailOpen: true, Subject: subject})
+		l = newLimiter(t, bubble.Client(nil), ten, global.Config{FailOpen: true, TagBy: subject})
 		res, err := l.Allow(t.Context(), "k")
 		if !errors.Is(err, hybridlimit.ErrClosed) || errors.Is(err, hybridlimit.ErrUnavailable) || res != (hybridlimit.Result{}) {
 			t.Errorf("%+v, %v", res, err)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -36,9 +37,9 @@ type Config struct {
 	// refuse, or of another algorithm, is an error of the call (ErrInvalid). Return Blocked() for a key without a
 	// limit. Nil: one limit for all keys.
 	LimitFor func(key string) hybridlimit.Limit
-	// Subject returns the text that decides the tag of a key. Keys with one subject share a tag, and so a cluster slot.
+	// TagBy returns the text that decides the tag of a key. Keys with one text share a tag, and so a cluster slot.
 	// Nil: the key itself.
-	Subject func(key string) string
+	TagBy func(key string) string
 	// HashKeys is a secret with which callers' keys are hashed before they are named in Redis. Set it if keys are
 	// personal data (an address, an e-mail). Then the keys cannot be read in Redis or in its backups. In memory a key
 	// is not hashed.
@@ -80,12 +81,12 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) violations(limit hybridlimit.Limit) error {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.AddLimit(limit)
-	if !hybridlimit.CheckName(c.Prefix) {
+	if !adapter.CheckName(c.Prefix) {
 		bad.Add("Config.Prefix", c.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
 	}
-	if !hybridlimit.CheckName(c.Name) {
+	if !adapter.CheckName(c.Name) {
 		bad.Add("Config.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,128}")
 	}
 	if c.Tags < 1 || c.Tags > lua.MaxTags {

@@ -190,11 +190,11 @@ func TestIdentity(t *testing.T) {
 	})
 }
 
-// TestSubject checks that keys of one subject share a slot, and that each key has its own
+// TestTagBy checks that keys of one text share a slot, and that each key has its own
 // units.
-func TestSubject(t *testing.T) {
+func TestTagBy(t *testing.T) {
 	user := func(key string) string { return strings.SplitN(key, "/", 2)[0] }
-	inBubble(t, hybridlimit.PerHour(1), global.Config{Tags: 1000, Subject: user}, defaults, func(t *testing.T, s *scene) {
+	inBubble(t, hybridlimit.PerHour(1), global.Config{Tags: 1000, TagBy: user}, defaults, func(t *testing.T, s *scene) {
 		for i := range 10 {
 			if res := allow(t, s.Limiter, fmt.Sprint("u1/", i), 1); !res.Allowed {
 				t.Errorf("%d: %+v", i, res)

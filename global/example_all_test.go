@@ -39,9 +39,9 @@ func ExampleLimiter_AllowJoint_tenant() {
 	rdb, stop := standIn()
 	defer stop()
 	tenantOf := func(key string) string { return key[:4] }
-	requests := startOn(rdb, hybridlimit.PerMinute(10), global.Config{Name: "requests", Subject: tenantOf})
+	requests := startOn(rdb, hybridlimit.PerMinute(10), global.Config{Name: "requests", TagBy: tenantOf})
 	defer requests.Close()
-	tokens := startOn(rdb, hybridlimit.PerHour(1000), global.Config{Name: "tokens", Subject: tenantOf})
+	tokens := startOn(rdb, hybridlimit.PerHour(1000), global.Config{Name: "tokens", TagBy: tenantOf})
 	defer tokens.Close()
 
 	for _, cost := range []int64{600, 600, 300} {

@@ -5,11 +5,12 @@ import (
 	"fmt"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 var (
-	_ hybridlimit.Joint     = (*Limiter)(nil)
-	_ hybridlimit.Describer = (*Limiter)(nil)
+	_ adapter.Joint     = (*Limiter)(nil)
+	_ adapter.Describer = (*Limiter)(nil)
 )
 
 // Joins reports whether AllowJoint can ask the other limiter together with this one. The other must be a limiter of
@@ -24,7 +25,7 @@ func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 //
 // On a single Redis, one message has all keys, and Redis decides it as a whole. AllowJoint is then as exact as AllowN.
 //
-// On a Cluster or a Ring, a message has the keys of one tag. Keys have one tag if Subject returns the same text for
+// On a Cluster or a Ring, a message has the keys of one tag. Keys have one tag if TagBy returns the same text for
 // them, or if Tags is 1. The messages of several tags are sent at the same time. If one denies, the units of the others
 // are given back, with one more message for each. Until then, for a round trip, other calls find these units taken and
 // may be denied for that reason, even two calls each because of the other. No call is ever admitted because of them.

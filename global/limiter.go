@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/waiting"
@@ -203,7 +204,7 @@ func static(a hybridlimit.Algorithm) bool {
 // replaces returns an error if the algorithm of the new limit differs from that of have: usage under one algorithm has
 // no meaning under another. Static limits are compatible with all.
 func (t *terms) replaces(have *terms) error {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	if t.limit.Algorithm != have.counts && !t.static() && !static(have.counts) {
 		bad.Add("Limit.Algorithm", t.limit.Algorithm, "must be the algorithm of the limiter, "+have.counts.String())
 	}
@@ -236,7 +237,7 @@ func (l *Limiter) check(key string, n int64) error {
 	if l.closed.Load() {
 		return hybridlimit.ErrClosed
 	}
-	return hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes)
+	return adapter.CheckRequest(key, n, l.cfg.MaxKeyBytes)
 }
 
 // of checks a request and returns the terms of its key. It calls LimitFor.
@@ -327,13 +328,13 @@ func (l *Limiter) unavailable(ctx context.Context, res hybridlimit.Result, n int
 	return res, fmt.Errorf("global: %w: %w", hybridlimit.ErrUnavailable, err)
 }
 
-// place returns the tag and the Redis key of a caller's key. It calls Subject.
+// place returns the tag and the Redis key of a caller's key. It calls TagBy.
 func (l *Limiter) place(key string) (tag int, name string) {
-	subject := key
-	if l.cfg.Subject != nil {
-		subject = l.cfg.Subject(key)
+	by := key
+	if l.cfg.TagBy != nil {
+		by = l.cfg.TagBy(key)
 	}
-	tag = l.names.Tag(subject)
+	tag = l.names.Tag(by)
 	return tag, l.names.State(tag, l.cfg.Name, key)
 }
 

@@ -153,7 +153,7 @@ func (n nodes) forgets(t *testing.T, cfg global.Config) {
 // subject checks that the limits of one user are in one slot.
 func (n nodes) subject(t *testing.T, cfg global.Config) {
 	cfg.Prefix += "-subject"
-	cfg.Subject = func(key string) string { user, _, _ := strings.Cut(key, "/"); return user }
+	cfg.TagBy = func(key string) string { user, _, _ := strings.Cut(key, "/"); return user }
 	const users = 10
 	for _, name := range []string{"second", "day", "writes"} {
 		cfg.Name = name

@@ -15,7 +15,7 @@ import (
 )
 
 // classed is a limiter with two classes. An unknown name is of the second one, as
-// hybridlimit.Classer says.
+// adapter.Classer says.
 type classed struct {
 	*local.Limiter
 

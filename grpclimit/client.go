@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/gate"
 )
 
@@ -89,7 +90,7 @@ func (e *BusyError) GRPCStatus() *status.Status {
 
 // NewClient returns a Client. Its error (ErrInvalid) lists everything wrong with cfg.
 func NewClient(cfg ClientConfig) (*Client, error) {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	if cfg.MaxBlock < 0 {
 		bad.Add("ClientConfig.MaxBlock", cfg.MaxBlock, "must not be negative")
 	}

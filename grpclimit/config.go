@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/gate"
 )
 
@@ -43,7 +44,7 @@ type Limit struct {
 	// Name is the policy's name in the details of a denial. It consists of 1 to 128 of the characters A-Z a-z 0-9 _ .
 	// -. Empty: Result.Policy, which is the limiter's name, or "default" if that is empty too. The names of an
 	// interceptor's limits must differ. With several limits, set Name if the limiter has no name, is not a
-	// hybridlimit.Describer, or is used twice.
+	// adapter.Describer, or is used twice.
 	Name string
 }
 
@@ -132,7 +133,7 @@ type Config struct {
 // checked returns the parts of limits that do not depend on gRPC, or an error with everything wrong with the arguments
 // of UnaryServer and StreamServer. sheds reports whether the interceptor asks the Shedder.
 func checked(cfg Config, limits []Limit, sheds bool) ([]gate.Limit, error) {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	gate.CheckedConfig(&bad, uint8(cfg.Failure), uint8(FailOpen), cfg.Shedder, cfg.Class != nil, cfg.Jitter)
 	if !cfg.NoKey.valid() {
 		bad.Add("Config.NoKey", uint32(cfg.NoKey), "must be NoKeyDeny, NoKeyPass or a code of 1 to 16")

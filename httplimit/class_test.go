@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// classed is a limiter with two classes. An unknown name is of the second one, as hybridlimit.Classer says.
+// classed is a limiter with two classes. An unknown name is of the second one, as adapter.Classer says.
 type classed struct {
 	*local.Limiter
 

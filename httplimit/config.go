@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/gate"
 )
 
@@ -43,7 +44,7 @@ type Limit struct {
 	// Name is the policy's name in RateLimit, RateLimit-Policy and problems. It consists of 1 to 128 of the characters
 	// A-Z a-z 0-9 _ . -. Empty: Result.Policy, which is the limiter's name, or "default" if that is empty too. The
 	// names of a middleware's limits must differ. With several limits, set Name if the limiter has no name, is not a
-	// hybridlimit.Describer, or is used twice.
+	// adapter.Describer, or is used twice.
 	Name string
 	// Bucket is sent as X-RateLimit-Bucket if this limit is the narrowest for the response: the one with the fewest
 	// units left. Routes with the same bucket share a limit. It has the form of Name. Cost: one allocation per request.
@@ -139,7 +140,7 @@ type Config struct {
 // checked returns the parts of limits that do not depend on HTTP, or an error with everything wrong with New's
 // arguments.
 func checked(cfg Config, limits []Limit) ([]gate.Limit, error) {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	gate.CheckedConfig(&bad, uint8(cfg.Failure), uint8(FailOpen), cfg.Shedder, cfg.Class != nil, cfg.Jitter)
 	if !cfg.NoKey.valid() {
 		bad.Add("Config.NoKey", int(cfg.NoKey), "must be NoKeyDeny, NoKeyPass or a status of 400 to 599")
@@ -148,7 +149,7 @@ func checked(cfg Config, limits []Limit) ([]gate.Limit, error) {
 	for i, l := range limits {
 		shared[i] = gate.Limit{Limiter: l.Limiter, Name: l.Name, Brings: l.Of != nil}
 		gate.CheckedKey(&bad, i, l.Key != nil, l.Required, cfg.NoKey == NoKeyPass, "requests")
-		if l.Bucket != "" && !hybridlimit.CheckName(l.Bucket) {
+		if l.Bucket != "" && !adapter.CheckName(l.Bucket) {
 			bad.Add(fmt.Sprintf("limits[%d].Bucket", i), l.Bucket, "must match [A-Za-z0-9_.-]{1,128}")
 		}
 	}

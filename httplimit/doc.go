@@ -55,7 +55,7 @@
 //
 // # Several limits
 //
-// Limiters can be asked together if they are hybridlimit.Joint with each other: limiters of one hub, of one Redis
+// Limiters can be asked together if they are adapter.Joint with each other: limiters of one hub, of one Redis
 // client, or of package local. A request that one of them denies then costs no units in any of them. Other limiters are
 // asked one after the other. If a later one denies, the earlier ones get their units back, if they have a Refund
 // method; until then these units are missing to other requests. In both cases RateLimit has an item for each limit. A

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/httplimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limittest"
@@ -192,7 +193,7 @@ var chains = []chain{
 	}},
 	{"a bad key and a bad cost", func(t *testing.T, show func(http.Handler)) {
 		for _, limit := range []httplimit.Limit{
-			{Limiter: limittest.AllowAll(), Key: fixed(strings.Repeat("k", hybridlimit.DefaultMaxKeyBytes+1))},
+			{Limiter: limittest.AllowAll(), Key: fixed(strings.Repeat("k", adapter.DefaultMaxKeyBytes+1))},
 			{Limiter: limittest.AllowAll(), Key: fixed("k"), Cost: func(*http.Request) int64 { return -1 }},
 		} {
 			show(middleware(t, httplimit.Config{Logger: slog.New(slog.DiscardHandler)}, limit)(&served{}))

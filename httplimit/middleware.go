@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/gate"
 	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
@@ -205,7 +206,7 @@ func (g *middleware) logNoKey(r *http.Request, err error) {
 // limit is a Limit of a middleware.
 type limit struct {
 	*gate.Limit
-	describer hybridlimit.Describer // nil: the limiter does not describe its policy
+	describer adapter.Describer // nil: the limiter does not describe its policy
 	bucket    string
 
 	written atomic.Pointer[[]*policyItem] // a cache of at most maxItems
@@ -215,7 +216,7 @@ type limit struct {
 // not depend on HTTP.
 func newLimit(i int, l Limit, shared *gate.Limit) (*limit, gate.Reader[*http.Request]) {
 	made := &limit{Limit: shared, bucket: l.Bucket}
-	made.describer, _ = l.Limiter.(hybridlimit.Describer)
+	made.describer, _ = l.Limiter.(adapter.Describer)
 	reads := gate.Reader[*http.Request]{Limit: shared}
 	reads.Key = func(_ context.Context, r *http.Request) string { return l.Key(r) }
 	if l.Cost != nil {
@@ -246,7 +247,7 @@ const maxItems = 16
 func (l *limit) item(part *gate.Part, given *hybridlimit.Limit) *policyItem {
 	var p hybridlimit.Policy
 	describer, res := l.describer, &part.Res
-	if of, ok := part.View.(hybridlimit.Describer); ok {
+	if of, ok := part.View.(adapter.Describer); ok {
 		describer = of
 	}
 	switch {

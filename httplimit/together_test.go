@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/httplimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
@@ -187,7 +188,7 @@ func TestFieldsFollowTheSwitch(t *testing.T) {
 // An invalid key or cost frees a request from no limit, neither its own nor the
 // others. With FailOpen, a closed limiter is left out alone.
 func TestFailOpenKeepsTheOtherLimits(t *testing.T) {
-	big := strings.Repeat("x", hybridlimit.DefaultMaxKeyBytes+1)
+	big := strings.Repeat("x", adapter.DefaultMaxKeyBytes+1)
 	agent := func(r *http.Request) string { return r.Header.Get("User-Agent") }
 	for _, together := range []bool{true, false} {
 		user, all := newLocal(t, "user", hybridlimit.PerHour(100)), newLocal(t, "all", hybridlimit.PerHour(2))

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/gate"
 )
 
@@ -87,7 +87,7 @@ func (e *BusyError) Error() string {
 
 // NewTransport returns a Transport. Its error (ErrInvalid) lists everything wrong with cfg.
 func NewTransport(cfg TransportConfig) (*Transport, error) {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	if !(cfg.SlowBelow <= 1) { // written so that NaN is a violation too
 		bad.Add("TransportConfig.SlowBelow", cfg.SlowBelow, "must be at most 1")
 	}

@@ -143,7 +143,7 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 		}
 		parts = append(parts, &part{joint: a, at: at, exactly: a.Limiter.control.Exactly(at.Plan)})
 	}
-	// Not by the key in Redis: Config.Subject may return another subject later, but the order of locks must not change.
+	// Not by the key in Redis: Config.TagBy may return another text later, but the order of locks must not change.
 	slices.SortFunc(parts, func(p, q *part) int { return lockOrder(&p.Limiter.terms, p.Key, &q.Limiter.terms, q.Key) })
 	return parts, res, nil
 }

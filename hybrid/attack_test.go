@@ -14,7 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
-// TestCallbacksRunUnderNoLock checks that LimitFor and Subject may call their
+// TestCallbacksRunUnderNoLock checks that LimitFor and TagBy may call their
 // own limiter, also for the same key.
 func TestCallbacksRunUnderNoLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestCallbacksRunUnderNoLock(t *testing.T) {
 		}
 		made := newLimiter(t, b.Client(nil), still(1000), hybrid.Config{
 			LimitFor: func(key string) hybridlimit.Limit { reenter(key); return still(1000) },
-			Subject:  func(key string) string { reenter(key); return key },
+			TagBy:    func(key string) string { reenter(key); return key },
 		})
 		l = made
 		time.Sleep(2300 * time.Millisecond)

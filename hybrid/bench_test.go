@@ -48,7 +48,7 @@ func BenchmarkAllow(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			handle := l.Key("k")
+			handle := l.Handle("k")
 			if _, err := handle.Allow(ctx); err != nil {
 				b.Fatal(err)
 			}

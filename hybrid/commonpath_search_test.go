@@ -30,7 +30,7 @@ func TestCommonPathIsFasterThanTheStandard(t *testing.T) {
 			t.Fatal("the limiter gives no credit after a minute")
 		}
 	}
-	bare, ctx, key := rate.NewLimiter(1e9, 1e9), context.Background(), l.Key("k")
+	bare, ctx, key := rate.NewLimiter(1e9, 1e9), context.Background(), l.Handle("k")
 	const calls, rounds = 20_000, 100
 	best := fastest{}
 	timed := func(name string, call func() bool) { best.timed(t, name, calls, call) }

@@ -38,7 +38,7 @@ func TestCommonPathAllocatesNothing(t *testing.T) {
 		}
 		window := open("window", hybridlimit.FixedWindow(1_000_000_000, time.Hour))
 		time.Sleep(2 * time.Second) // N is known
-		farKey, shutKey := far.Key("k"), shut.Key("k")
+		farKey, shutKey := far.Handle("k"), shut.Handle("k")
 		for name, tc := range map[string]struct {
 			allowed bool
 			call    func() (hybridlimit.Result, error)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/inflight"
 	"github.com/hybridlimit/hybridlimit/internal/account"
@@ -41,8 +42,8 @@ type ConcurrencyLimiter struct {
 }
 
 var (
-	_ hybridlimit.Acquirer  = (*ConcurrencyLimiter)(nil)
-	_ hybridlimit.Describer = (*ConcurrencyLimiter)(nil)
+	_ hybridlimit.Acquirer = (*ConcurrencyLimiter)(nil)
+	_ adapter.Describer    = (*ConcurrencyLimiter)(nil)
 )
 
 // Concurrency adds a limiter of calls in flight to the hub: a limit of hybridlimit.Concurrent, Unlimited or Blocked. It
@@ -57,7 +58,7 @@ func (h *Hub) Concurrency(limit hybridlimit.Limit, cfg ConcurrencyConfig) (*Conc
 	}
 	cfg = cfg.withDefaults()
 	b, views, err := h.prepare(limit, control.Config{
-		Name: cfg.Name, InFlight: true, Mode: account.Mode(cfg.Mode), Fallback: fallback.Policy(cfg.Fallback), Shadow: cfg.Shadow, LimitFor: cfg.LimitFor,
+		Name: cfg.Name, InFlight: true, Mode: account.Mode(cfg.Mode), Fallback: fallback.Kind(cfg.Fallback), Shadow: cfg.Shadow, LimitFor: cfg.LimitFor,
 	}, classes.Of(nil), control.Hooks{
 		VoidKeys: func() {}, Resumed: func() {}, Relimited: h.permits.Changed, Switched: h.permits.LookAgain,
 	})
@@ -67,7 +68,7 @@ func (h *Hub) Concurrency(limit hybridlimit.Limit, cfg ConcurrencyConfig) (*Conc
 	b.maxKey, b.party.Sized = cfg.MaxKeyBytes, func(int64) {}
 	b.calls = &ConcurrencyLimiter{base: b, in: h.permits.New(inflight.Config{
 		Name: cfg.Name, Exact: cfg.Mode == ModeExact, MaxWait: cfg.MaxWait, MaxKeys: int64(cfg.MaxKeys), MaxKeyBytes: cfg.MaxKeyBytes,
-		Floor: cfg.FallbackFloor, Subject: cfg.Subject,
+		Floor: cfg.FallbackFloor, TagBy: cfg.TagBy,
 	}, views[0], b.party, func() { h.forget(b) })}
 	if err := h.enter(b); err != nil {
 		return nil, err
@@ -193,9 +194,9 @@ type ConcurrencyConfig struct {
 	// it. A limit that Concurrency would refuse is an error of the call (ErrInvalid). A panic of LimitFor goes to the
 	// caller. Nil: one limit for all keys.
 	LimitFor func(key string) hybridlimit.Limit
-	// Subject maps a key to the text that decides its tag. Keys with one subject
+	// TagBy maps a key to the text that decides its tag. Keys with one text
 	// share a tag, and so a cluster slot. Nil: the key itself.
-	Subject func(key string) string
+	TagBy func(key string) string
 }
 
 func (c ConcurrencyConfig) withDefaults() ConcurrencyConfig {
@@ -208,10 +209,10 @@ func (c ConcurrencyConfig) withDefaults() ConcurrencyConfig {
 	return c
 }
 
-func (c ConcurrencyConfig) violations(limit hybridlimit.Limit) hybridlimit.Violations {
-	var bad hybridlimit.Violations
+func (c ConcurrencyConfig) violations(limit hybridlimit.Limit) adapter.Violations {
+	var bad adapter.Violations
 	bad.AddLimit(limit)
-	if !hybridlimit.CheckName(c.Name) {
+	if !adapter.CheckName(c.Name) {
 		bad.Add("ConcurrencyConfig.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,128}")
 	}
 	if c.Mode != ModeAuto && c.Mode != ModeExact {
@@ -226,7 +227,7 @@ func (c ConcurrencyConfig) violations(limit hybridlimit.Limit) hybridlimit.Viola
 	if c.MaxKeyBytes < 0 {
 		bad.Add("ConcurrencyConfig.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
 	}
-	if !fallback.Policy(c.Fallback).Valid() {
+	if !fallback.Kind(c.Fallback).Valid() {
 		bad.Add("ConcurrencyConfig.Fallback", c.Fallback, "is not a fallback")
 	}
 	if c.FallbackFloor > limit.BurstSize() && !account.Static(limit) {

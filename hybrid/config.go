@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/internal/account"
@@ -77,7 +78,7 @@ type Config struct {
 	// meanwhile.
 	//
 	// A limit that New would refuse, or of another algorithm, makes the call fail with ErrInvalid. If Allow, AllowN or
-	// a method of Key asks about a key in memory, the key keeps its limit instead, until the next question. That is
+	// a method of Handle asks about a key in memory, the key keeps its limit instead, until the next question. That is
 	// counted (Stats.InvalidLimits) and logged. A panic of LimitFor goes to the caller, and the key keeps its limit
 	// too. ModeExact, logs, and all other methods that decide (AllowAll without units in hand, Reserve, Wait,
 	// AllowAtMost, Charge, Refund) ask with each call.
@@ -87,9 +88,9 @@ type Config struct {
 	// delay it by up to 10 ms. A key without a call is not asked about. A shorter time costs more calls of LimitFor. At
 	// least 10 ms. hybridlimit.Never: only after Invalidate. Zero: 1 minute.
 	LimitRefresh time.Duration
-	// Subject maps a key to the text that decides its tag. Keys with one subject
+	// TagBy maps a key to the text that decides its tag. Keys with one text
 	// share a tag, and so a cluster slot. Nil: the key itself.
-	Subject func(key string) string
+	TagBy func(key string) string
 	// Classes are classes of calls that leave a part of the burst to others. A call through Limiter.Class is admitted
 	// only if the floor of its class stays, so calls of the limiter itself, the critical ones, find these units. At
 	// most 7, with different names and floors. All processes need not have the same classes. Not for a sliding log.
@@ -175,10 +176,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func (c Config) violations(limit hybridlimit.Limit) hybridlimit.Violations {
-	var bad hybridlimit.Violations
+func (c Config) violations(limit hybridlimit.Limit) adapter.Violations {
+	var bad adapter.Violations
 	bad.AddLimit(limit)
-	if !hybridlimit.CheckName(c.Name) {
+	if !adapter.CheckName(c.Name) {
 		bad.Add("Config.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,128}")
 	}
 	if !account.Mode(c.Mode).Valid() {
@@ -209,7 +210,7 @@ func (c Config) violations(limit hybridlimit.Limit) hybridlimit.Violations {
 	if c.MaxKeyBytes < 0 {
 		bad.Add("Config.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
 	}
-	if !fallback.Policy(c.Fallback).Valid() {
+	if !fallback.Kind(c.Fallback).Valid() {
 		bad.Add("Config.Fallback", c.Fallback, "is not a fallback")
 	}
 	if c.FallbackFloor > 0 && c.FallbackFloor > limit.BurstSize() {
@@ -235,12 +236,12 @@ func (c HubConfig) withDefaults() HubConfig {
 	return c
 }
 
-func (c HubConfig) violations() hybridlimit.Violations {
+func (c HubConfig) violations() adapter.Violations {
 	bad := circuit.Violations(c.Breaker, "HubConfig.Breaker.")
-	if c.Prefix != "" && !hybridlimit.CheckName(c.Prefix) {
+	if c.Prefix != "" && !adapter.CheckName(c.Prefix) {
 		bad.Add("HubConfig.Prefix", c.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
 	}
-	if c.Name != "" && !hybridlimit.CheckName(c.Name) {
+	if c.Name != "" && !adapter.CheckName(c.Name) {
 		bad.Add("HubConfig.Name", c.Name, "must match [A-Za-z0-9_.-]{1,128}")
 	}
 	if c.Tags < 0 || c.Tags > lua.MaxTags {
@@ -285,17 +286,17 @@ type Fallback uint8
 const (
 	// FallbackShare gives each process limit/N, where N is the last known fleet size,
 	// but at least FallbackFloor units at once.
-	FallbackShare = Fallback(fallback.PolicyShare)
+	FallbackShare = Fallback(fallback.KindShare)
 	// FallbackFull gives each process the whole limit, so the fleet admits up to N times the limit.
-	FallbackFull = Fallback(fallback.PolicyFull)
+	FallbackFull = Fallback(fallback.KindFull)
 	// FallbackAllowAll admits everything.
-	FallbackAllowAll = Fallback(fallback.PolicyAllowAll)
+	FallbackAllowAll = Fallback(fallback.KindAllowAll)
 	// FallbackDenyAll denies everything except units that are already leased.
-	FallbackDenyAll = Fallback(fallback.PolicyDenyAll)
+	FallbackDenyAll = Fallback(fallback.KindDenyAll)
 )
 
 // String returns "share", "full", "allow_all" or "deny_all".
-func (f Fallback) String() string { return fallback.Policy(f).String() }
+func (f Fallback) String() string { return fallback.Kind(f).String() }
 
 // rated returns ErrUnsupported for a limit of calls in flight.
 func rated(limit hybridlimit.Limit) error {

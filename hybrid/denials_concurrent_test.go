@@ -91,7 +91,7 @@ func TestDenialLogIsExact(t *testing.T) {
 							must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: l, Key: key, N: 1}, hybridlimit.Ask{Limiter: wide, Key: key, N: 2}))
 							must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: l, Key: fmt.Sprint("new", i), N: 1}, hybridlimit.Ask{Limiter: wide, Key: "all", N: 9}))
 						case 3:
-							must(t)(l.Key(key).AllowN(t.Context(), 2))
+							must(t)(l.Handle(key).AllowN(t.Context(), 2))
 						case 4:
 							must(t)(l.AllowLimit(t.Context(), "plan", 1, hybridlimit.Blocked()))
 						default:

@@ -92,8 +92,8 @@ func ExampleConfig_limitFor_plans() {
 
 func ExampleConfig_subject() {
 	limiter, stop := start(hybridlimit.PerHour(5), hybrid.Config{
-		Name:    "api",
-		Subject: func(key string) string { return strings.SplitN(key, "/", 2)[0] },
+		Name:  "api",
+		TagBy: func(key string) string { return strings.SplitN(key, "/", 2)[0] },
 	})
 	defer stop()
 
@@ -112,7 +112,7 @@ func ExampleConfig_subject_tenant() {
 	rdb := redis.NewClient(&redis.Options{Addr: standIn()})
 	defer rdb.Close()
 	slots := func(name string, subject func(string) string) int {
-		limiter, err := hybrid.New(rdb, hybridlimit.PerHour(5), hybrid.Config{Name: name, Mode: hybrid.ModeExact, Subject: subject})
+		limiter, err := hybrid.New(rdb, hybridlimit.PerHour(5), hybrid.Config{Name: name, Mode: hybrid.ModeExact, TagBy: subject})
 		if err != nil {
 			panic(err)
 		}

@@ -10,11 +10,11 @@ import (
 
 // A handle is for a key that is known beforehand, here the one key of a whole
 // service.
-func ExampleLimiter_Key() {
+func ExampleLimiter_Handle() {
 	limiter, stop := start(hybridlimit.PerHour(3), hybrid.Config{Name: "reports"})
 	defer stop()
 
-	all := limiter.Key("all")
+	all := limiter.Handle("all")
 	for range 4 {
 		res, err := all.Allow(context.Background())
 		fmt.Println(res.Allowed, err)
@@ -27,11 +27,11 @@ func ExampleLimiter_Key() {
 }
 
 // A handle and its limiter share the key's units.
-func ExampleKey_AllowN() {
+func ExampleHandle_AllowN() {
 	limiter, stop := start(hybridlimit.PerHour(10), hybrid.Config{Name: "uploads"})
 	defer stop()
 
-	session := limiter.Key("alice") // keep the handle as long as the connection
+	session := limiter.Handle("alice") // keep the handle as long as the connection
 	a, _ := session.AllowN(context.Background(), 7)
 	b, _ := limiter.AllowN(context.Background(), "alice", 7)
 	fmt.Println(a.Allowed, b.Allowed)

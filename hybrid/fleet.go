@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
@@ -110,7 +111,7 @@ func (h *Hub) SetFleetKeyLimit(ctx context.Context, limiter, key string, limit h
 	if l != nil {
 		longest = l.maxKey
 	}
-	if err := hybridlimit.CheckRequest(key, 1, longest); err != nil {
+	if err := adapter.CheckRequest(key, 1, longest); err != nil {
 		return err
 	}
 	set := wire.KeyLimit{Key: h.names.Stored(limiter, key)}
@@ -209,8 +210,8 @@ func (h *Hub) setFleetSwitch(ctx context.Context, limiter string, s Switch) (fla
 // operate asks Redis about the fleet's switch or limit of a limiter. It neither asks the breaker nor reports to it,
 // because an operator may know better.
 func (h *Hub) operate(ctx context.Context, setting, limiter string, ask func(ctx context.Context) error) error {
-	if !hybridlimit.CheckName(limiter) {
-		var bad hybridlimit.Violations
+	if !adapter.CheckName(limiter) {
+		var bad adapter.Violations
 		bad.Add("limiter", limiter, "must match [A-Za-z0-9_.-]{1,128}")
 		return bad.Err("hybrid")
 	}

@@ -47,10 +47,10 @@ func TestHashKeys(t *testing.T) {
 			}
 			tenant := func(key string) string { name, _, _ := strings.Cut(key, "/"); return name }
 			h := newHub(t, rdb, hybrid.HubConfig{HashKeys: secret, Logger: slog.New(log)})
-			l := add(t, h, still(10), hybrid.Config{Name: "api", Subject: tenant})
-			exact := add(t, h, still(10), hybrid.Config{Name: "exact", Mode: hybrid.ModeExact, Subject: tenant})
-			logged := add(t, h, hybridlimit.SlidingLog(10, time.Hour), hybrid.Config{Name: "log", Subject: tenant})
-			cfg := global.Config{Name: "api", HashKeys: secret, Subject: tenant}
+			l := add(t, h, still(10), hybrid.Config{Name: "api", TagBy: tenant})
+			exact := add(t, h, still(10), hybrid.Config{Name: "exact", Mode: hybrid.ModeExact, TagBy: tenant})
+			logged := add(t, h, hybridlimit.SlidingLog(10, time.Hour), hybrid.Config{Name: "log", TagBy: tenant})
+			cfg := global.Config{Name: "api", HashKeys: secret, TagBy: tenant}
 			g, err := global.New(rdb, still(10), cfg)
 			if err != nil {
 				t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
@@ -218,7 +219,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	var err error
 	var views []*control.View
 	m.base, views, err = h.prepare(limit, control.Config{
-		Name: cfg.Name, Mode: account.Mode(cfg.Mode), Fallback: fallback.Policy(cfg.Fallback), FallbackFloor: cfg.FallbackFloor,
+		Name: cfg.Name, Mode: account.Mode(cfg.Mode), Fallback: fallback.Kind(cfg.Fallback), FallbackFloor: cfg.FallbackFloor,
 		Shadow: cfg.Shadow, LimitFor: cfg.LimitFor,
 	}, m.classes, control.Hooks{
 		VoidKeys: func() { m.each((*keys.Entry).VoidLocked) }, Resumed: m.settleLater, Relimited: func() {}, Switched: func() {},
@@ -232,7 +233,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		v.terms = keys.Terms{
 			Config: keys.Config{
 				Overshoot: cfg.Overshoot, SyncEvery: cfg.SyncEvery, SyncInterval: cfg.SyncInterval, MaxWait: cfg.MaxWait,
-				FallbackFloor: cfg.FallbackFloor, LogDenials: cfg.LogDenials, Subject: cfg.Subject,
+				FallbackFloor: cfg.FallbackFloor, LogDenials: cfg.LogDenials, TagBy: cfg.TagBy,
 			},
 			Name: cfg.Name, Clock: h.clock, Control: view, Denials: tell.NewDenials(cfg.LogDenials), Store: keys.NewStore(cfg.MaxKeys, h.clock.Void), Log: h.log,
 			Hist: h.metrics.Histograms(v.attributes()...), Engine: h.engine, Names: h.names, Clocks: &h.clocks, Pace: &h.heart.Pace,
@@ -282,7 +283,7 @@ func (h *Hub) enter(b *base) (err error) {
 	case h.closed:
 		return hybridlimit.ErrClosed
 	case h.limiters[b.name] != nil:
-		var bad hybridlimit.Violations
+		var bad adapter.Violations
 		bad.Add("Config.Name", b.name,
 			"is taken by another limiter of this hub; share the limiter that Hub.Limiter has returned, or close it first")
 		return bad.Err("hybrid")

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 )
@@ -54,7 +55,7 @@ func claim(id identity, limit hybridlimit.Limit) (release func(), err error) {
 		claims.held[id] = c
 	}
 	if c.limit != limit {
-		var bad hybridlimit.Violations
+		var bad adapter.Violations
 		bad.Add("Limit", limit.String(), fmt.Sprintf(
 			"differs from the limit of %q with prefix %q that is in use already: %v; %s", id.name, id.prefix, c.limit, shareOne))
 		return nil, bad.Err("hybrid")
@@ -81,7 +82,7 @@ func reclaim(id identity, limit hybridlimit.Limit) error {
 		return nil // closed meanwhile
 	}
 	if c.limit != limit && c.count > 1 {
-		var bad hybridlimit.Violations
+		var bad adapter.Violations
 		bad.Add("Limit", limit.String(), fmt.Sprintf(
 			"cannot replace the limit of %q with prefix %q, which %d limiters of this program share: %v; %s",
 			id.name, id.prefix, c.count, c.limit, shareOne))

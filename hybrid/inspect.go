@@ -82,7 +82,7 @@ func (i Inspection) String() string { return i.Sentence }
 
 // Inspect returns this process's knowledge of a key, and the answer that a call for one unit would get, with the reason
 // in a sentence. It is for people on call. It takes no units, changes nothing and counts nothing. It calls only
-// Config.LimitFor and Config.Subject. It costs some µs, and holds the key's lock for less than one µs. If memory has no
+// Config.LimitFor and Config.TagBy. It costs some µs, and holds the key's lock for less than one µs. If memory has no
 // room for the key, it costs up to a ms. The answer is for a call without a limit of its own: AllowLimit may get
 // another one.
 func (l *Limiter) Inspect(_ context.Context, key string) (Inspection, error) {

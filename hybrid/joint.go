@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
 var (
-	_ hybridlimit.Joint     = (*Limiter)(nil)
-	_ hybridlimit.Describer = (*Limiter)(nil)
+	_ adapter.Joint     = (*Limiter)(nil)
+	_ adapter.Describer = (*Limiter)(nil)
 )
 
 // Joins reports whether AllowJoint can decide the other limiter together with this one. It can if both belong to the
@@ -70,7 +71,7 @@ func (l *Limiter) stranger(ask int, of hybridlimit.Limiter) error {
 }
 
 func badLimiter(ask int, value any, problem string) error {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.Add(fmt.Sprintf("asks[%d].Limiter", ask), value, problem)
 	return bad.Err("hybrid: AllowAll")
 }
@@ -81,7 +82,7 @@ func check(asks []joint) error {
 		if a.Limiter.control.Closed.Load() {
 			return hybridlimit.ErrClosed
 		}
-		if err := hybridlimit.CheckRequest(a.Key, a.N, a.Limiter.cfg.MaxKeyBytes); err != nil {
+		if err := adapter.CheckRequest(a.Key, a.N, a.Limiter.cfg.MaxKeyBytes); err != nil {
 			return fmt.Errorf("hybrid: AllowAll: asks[%d]: %w", i, err)
 		}
 	}

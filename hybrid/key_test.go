@@ -21,7 +21,7 @@ func TestBucketIsItsKey(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
 		l := newLimiter(t, b.Client(nil), still(100), hybrid.Config{Mode: mode})
 		time.Sleep(2300 * time.Millisecond)
-		h, rng := l.Key("k"), rand.New(rand.NewPCG(1, 2))
+		h, rng := l.Handle("k"), rand.New(rand.NewPCG(1, 2))
 		var admitted int64
 		for range 200 {
 			n := 1 + rng.Int64N(2)
@@ -48,7 +48,7 @@ func TestBucketIsItsKey(t *testing.T) {
 func TestBucketAfterAnEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(5), hybrid.Config{MaxKeys: 2})
-		h := l.Key("k")
+		h := l.Handle("k")
 		for i := range 10 {
 			if res := must(t)(h.Allow(t.Context())); res.Allowed != (i < 5) {
 				t.Errorf("call %d: %+v", i, res)
@@ -71,11 +71,11 @@ func TestBucketRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, redistest.NewBubble(t).Client(nil), still(5), hybrid.Config{})
 		for key, want := range map[string]error{"": hybridlimit.ErrEmptyKey, strings.Repeat("k", 513): hybridlimit.ErrKeyTooLong} {
-			if res, err := l.Key(key).Allow(t.Context()); !errors.Is(err, want) || res.Allowed {
+			if res, err := l.Handle(key).Allow(t.Context()); !errors.Is(err, want) || res.Allowed {
 				t.Errorf("%.5q: %+v, %v", key, res, err)
 			}
 		}
-		h := l.Key("k")
+		h := l.Handle("k")
 		for range 2 { // without an entry, and with one
 			if _, err := h.AllowN(t.Context(), 0); !errors.Is(err, hybridlimit.ErrCost) {
 				t.Error(err)

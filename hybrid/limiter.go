@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/direct"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/explain"
@@ -151,7 +152,7 @@ func (l *Limiter) check(key string, n int64) error {
 	if l.control.Closed.Load() {
 		return hybridlimit.ErrClosed
 	}
-	return hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes)
+	return adapter.CheckRequest(key, n, l.cfg.MaxKeyBytes)
 }
 
 // limitFor returns the limit of a key, as a call without a limit would get it.
@@ -173,20 +174,20 @@ func (l *Limiter) sized(accounts int64) {
 	})
 }
 
-// Key is a handle of one key, for callers that use the same key often. A decision skips the lookup, which is half of
+// Handle stands for one key, for callers that use the same key often. A decision skips the lookup, which is half of
 // its cost. It decides as the limiter does, with any algorithm. It is safe for concurrent use.
-type Key struct {
+type Handle struct {
 	l   *Limiter
 	key string
 	e   atomic.Pointer[keys.Entry] // nil or evicted: the next call looks the entry up
 }
 
-// Key returns a handle of key. Keeping it does not keep the key in memory: the key may be evicted, and comes back with
-// the next call. Key does not check the key: with an invalid key each call of the handle returns the error.
-func (l *Limiter) Key(key string) *Key { return &Key{l: l, key: strings.Clone(key)} }
+// Handle returns a handle of key. Keeping it does not keep the key in memory: the key may be evicted, and comes back with
+// the next call. Handle does not check the key: with an invalid key each call of the handle returns the error.
+func (l *Limiter) Handle(key string) *Handle { return &Handle{l: l, key: strings.Clone(key)} }
 
 // Allow is AllowN with a cost of 1. It is written out: see keys.Terms.Common.
-func (k *Key) Allow(ctx context.Context) (res hybridlimit.Result, err error) {
+func (k *Handle) Allow(ctx context.Context) (res hybridlimit.Result, err error) {
 	if e := k.e.Load(); e != nil {
 		if r := e.Plan.Load(); r.From != account.FromCall && k.l.terms.Common(e, r, 1, &res) {
 			return res, nil
@@ -196,7 +197,7 @@ func (k *Key) Allow(ctx context.Context) (res hybridlimit.Result, err error) {
 }
 
 // AllowN is Limiter.AllowN of the handle's key.
-func (k *Key) AllowN(ctx context.Context, n int64) (res hybridlimit.Result, err error) {
+func (k *Handle) AllowN(ctx context.Context, n int64) (res hybridlimit.Result, err error) {
 	if e := k.e.Load(); e != nil && n > 0 {
 		if r := e.Plan.Load(); r.From != account.FromCall && k.l.terms.Common(e, r, n, &res) {
 			return res, nil
@@ -206,7 +207,7 @@ func (k *Key) AllowN(ctx context.Context, n int64) (res hybridlimit.Result, err 
 }
 
 // slow is AllowN, and stores the key's entry for the next call.
-func (k *Key) slow(ctx context.Context, n int64) (hybridlimit.Result, error) {
+func (k *Handle) slow(ctx context.Context, n int64) (hybridlimit.Result, error) {
 	res, err := k.l.AllowN(ctx, k.key, n)
 	if e := k.l.terms.Store.Get(k.key); e != nil && e != k.e.Load() {
 		k.e.Store(e)
@@ -296,7 +297,7 @@ func (l *Limiter) Class(name string) (*Limiter, error) {
 // the largest floor: only a known name can be critical. A limiter without classes returns itself. It never fails.
 func (l *Limiter) ForClass(name string) hybridlimit.Limiter { return l.views[l.classes.For(name)] }
 
-var _ hybridlimit.Classer = (*Limiter)(nil)
+var _ adapter.Classer = (*Limiter)(nil)
 
 // settleSpread is the time over which a process that leaves SwitchLocalOnly spreads the syncs of its owed units.
 const settleSpread = time.Second

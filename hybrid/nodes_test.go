@@ -143,7 +143,7 @@ func (n nodes) ran(t *testing.T) []int {
 	return out
 }
 
-// subject checks that several limiters with one Subject keep the states of a user in one
+// subject checks that several limiters with one TagBy keep the states of a user in one
 // slot, so that one message carries them.
 func (n nodes) subject(t *testing.T) {
 	cfg := patient(hybrid.Config{}).Hub
@@ -154,7 +154,7 @@ func (n nodes) subject(t *testing.T) {
 	for _, name := range limiters {
 		l := add(t, h, still(1000), hybrid.Config{
 			Name: name, MaxWait: 5 * time.Second,
-			Subject: func(key string) string { user, _, _ := strings.Cut(key, "/"); return user },
+			TagBy: func(key string) string { user, _, _ := strings.Cut(key, "/"); return user },
 		})
 		for u := range users {
 			ask(t, l, fmt.Sprintf("u%d/%s", u, name), 1)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // recorder keeps the calls that admitted units. The units were admitted at some time
@@ -15,8 +16,8 @@ type recorder struct {
 
 	mu      sync.Mutex
 	calls   []call
-	sources [hybridlimit.NumSources]int64 // units admitted
-	asked   int64                         // calls
+	sources [adapter.NumSources]int64 // units admitted
+	asked   int64                     // calls
 }
 
 type call struct {

@@ -148,7 +148,7 @@ func TestInvalidate(t *testing.T) {
 			Mode: mode, LimitFor: limits.limitFor, LimitRefresh: hybridlimit.Never, MaxWait: time.Second,
 		})
 		time.Sleep(2300 * time.Millisecond)
-		handle := l.Key("handle")
+		handle := l.Handle("handle")
 		for _, key := range []string{"k", "other", "handle"} {
 			for range 20 {
 				ask(t, l, key, 1)

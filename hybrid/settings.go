@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
@@ -56,7 +57,7 @@ func (h *Hub) SetSettings(all map[string]Settings) error {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s := all[name].control()
 		bad := s.Violations()
-		if !hybridlimit.CheckName(name) {
+		if !adapter.CheckName(name) {
 			bad.Add("name", name, "must match [A-Za-z0-9_.-]{1,128}")
 		}
 		if l := limiters[name]; l != nil && len(bad) == 0 {
@@ -94,7 +95,7 @@ func (e *SettingsError) Unwrap() error { return e.Err }
 
 // control returns the settings as the limiter's control takes them.
 func (s Settings) control() control.Settings {
-	return control.Settings{Limit: s.Limit, Keys: s.Keys, Shadow: s.Shadow, Mode: (*account.Mode)(s.Mode), Fallback: (*fallback.Policy)(s.Fallback)}
+	return control.Settings{Limit: s.Limit, Keys: s.Keys, Shadow: s.Shadow, Mode: (*account.Mode)(s.Mode), Fallback: (*fallback.Kind)(s.Fallback)}
 }
 
 // LimitSource is the source of a limiter's limit. Of several limits, the one with the highest source is in force. A

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
@@ -28,7 +29,7 @@ func (l *base) decisions() (total int64) {
 }
 
 // bySource returns counts by source, without those that are 0.
-func bySource(counts [hybridlimit.NumSources]int64) map[hybridlimit.Source]int64 {
+func bySource(counts [adapter.NumSources]int64) map[hybridlimit.Source]int64 {
 	out := map[hybridlimit.Source]int64{}
 	for src, n := range counts {
 		if n > 0 {
@@ -236,7 +237,7 @@ func (l *base) observe(
 	o metric.Observer, in *tell.Instruments, c *tell.Counts, may func(hybridlimit.Source) decides, of func(...attribute.KeyValue) metric.MeasurementOption,
 ) int64 {
 	allowed, denied, admitted := c.Tally()
-	for i := range hybridlimit.NumSources {
+	for i := range adapter.NumSources {
 		src, may := tell.AttrSource.String(hybridlimit.Source(i).String()), may(hybridlimit.Source(i))
 		if n := allowed[i]; n > 0 || may.allow {
 			o.ObserveInt64(in.Decisions, n, of(tell.AttrResult.String("allowed"), src))

@@ -148,7 +148,7 @@ func TestSwitchedVerbs(t *testing.T) {
 					decide("AllowAtMost", 7, res, err)
 					res, err = l.AllowLimit(ctx, "k", 3, still(9))
 					decide("AllowLimit", 3, res, err)
-					res, err = l.Key("k").AllowN(ctx, 2)
+					res, err = l.Handle("k").AllowN(ctx, 2)
 					decide("Bucket.AllowN", 2, res, err)
 					res, err = hybridlimit.AllowAll(ctx, hybridlimit.Ask{Limiter: l, Key: "k", N: 2})
 					decide("AllowAll", 2, res, err)

@@ -133,13 +133,13 @@ func TestAllowAllSaysShadowed(t *testing.T) {
 	})
 }
 
-// TestAllowAllFickleSubject checks that a Subject with changing results causes no deadlock.
-func TestAllowAllFickleSubject(t *testing.T) {
+// TestAllowAllFickleTags checks that a TagBy with changing results causes no deadlock.
+func TestAllowAllFickleTags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
 		h := newHub(t, b.Client(nil), hybrid.HubConfig{})
 		var calls atomic.Int64
-		l := add(t, h, still(50), hybrid.Config{Name: "l", Subject: func(string) string { return strconv.FormatInt(calls.Add(1), 10) }})
+		l := add(t, h, still(50), hybrid.Config{Name: "l", TagBy: func(string) string { return strconv.FormatInt(calls.Add(1), 10) }})
 		for range 5 {
 			if res := must(t)(hybridlimit.AllowAll(t.Context(), hybridlimit.Ask{Limiter: l, Key: "k", N: 1}, hybridlimit.Ask{Limiter: l, Key: "k", N: 2})); !res.Allowed {
 				t.Errorf("%+v", res)
@@ -195,7 +195,7 @@ func TestFallbackFloorOfASmallerLimit(t *testing.T) {
 // syncs of other keys.
 func TestChargeBeyondAllBounds(t *testing.T) {
 	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
-		l := newLimiter(t, b.Client(nil), still(10), hybrid.Config{Mode: mode, Subject: func(string) string { return "one" }})
+		l := newLimiter(t, b.Client(nil), still(10), hybrid.Config{Mode: mode, TagBy: func(string) string { return "one" }})
 		time.Sleep(2300 * time.Millisecond)
 		for range 5 {
 			for _, n := range []int64{1 << 53, 1<<53 + 1, math.MaxInt64} {

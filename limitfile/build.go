@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
@@ -39,7 +40,7 @@ func Build(name string, root Node) (*File, error) {
 			if b.more {
 				break
 			}
-			if !hybridlimit.CheckName(m.Name) {
+			if !adapter.CheckName(m.Name) {
 				b.add(m.Line, under("", m.Name), m.Value.shown(), "must have a name of the form [A-Za-z0-9_.-]{1,128}")
 				continue
 			}
@@ -55,7 +56,7 @@ func Build(name string, root Node) (*File, error) {
 // err returns the violations in the order of their lines.
 func (b *builder) err() error {
 	slices.SortStableFunc(b.bad, func(x, y violation) int { return x.line - y.line })
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	for _, v := range b.bad {
 		bad = append(bad, v.what)
 	}
@@ -197,7 +198,7 @@ func (b *builder) plans(field string, of Member, l *limiter) (limits []found) {
 // "blocked".
 func mayBePlan(text string) bool {
 	_, err := hybridlimit.ParseLimit(text)
-	return err != nil && hybridlimit.CheckName(text)
+	return err != nil && adapter.CheckName(text)
 }
 
 // keys reads the limits of keys.
@@ -305,7 +306,7 @@ func choice[T fmt.Stringer](b *builder, field string, n Node, all []T) *T {
 
 // under returns the name of a field inside another. A name that is no plain word is quoted.
 func under(field, name string) string {
-	if !hybridlimit.CheckName(name) {
+	if !adapter.CheckName(name) {
 		name = fmt.Sprintf("%q", abridged(name))
 	}
 	if field == "" {

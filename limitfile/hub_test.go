@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
@@ -168,7 +169,7 @@ func TestMisspelledName(t *testing.T) {
 func TestOtherErrorsOfAHub(t *testing.T) {
 	f, err := Parse("limits.json", []byte("{\n\"api\": {}}"))
 	must(t, err)
-	var odd hybridlimit.Violations
+	var odd adapter.Violations
 	odd.Add("Settings.Other.Part", 1, "is odd")
 	for _, c := range []struct {
 		err  error

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // MaxSize is the length of the longest valid file, in bytes: 4 MiB. That is room for about 100 000 keys.
@@ -50,7 +50,7 @@ const bom = "\ufeff"
 // NUL byte, or not UTF-8. It is for parsers of other formats. A byte order mark of UTF-8 is accepted, and a parser
 // should skip it.
 func CheckText(name string, data []byte) error {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	switch at := firstInvalid(data); {
 	case len(data) > MaxSize:
 		bad.Add(name+":1", asWritten(fmt.Sprint(len(data), " bytes")), fmt.Sprintf("is longer than %d bytes", MaxSize))
@@ -88,7 +88,7 @@ func unreadable(name string, data []byte, at int, problem string) error {
 	if end := bytes.IndexByte(text, '\n'); end >= 0 {
 		text = text[:end]
 	}
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.Add(fmt.Sprint(name, ":", line), abridged(strings.TrimSpace(string(text))), problem)
 	return bad.Err(pkg)
 }

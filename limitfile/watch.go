@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/filepoll"
 )
@@ -62,7 +63,7 @@ const (
 	msgMissing  = "hybridlimit: a file has settings of limiters that do not exist; they wait for limiters of these names; check the names"
 )
 
-func (c Config) violations(path string, hub Hub) (bad hybridlimit.Violations) {
+func (c Config) violations(path string, hub Hub) (bad adapter.Violations) {
 	if path == "" {
 		bad.Add("path", path, "is required")
 	}
@@ -258,7 +259,7 @@ func brief(err error) []any {
 	if !ok || len(invalid.Violations) <= most {
 		return []any{slog.Any("error", err)}
 	}
-	return []any{slog.Any("error", invalid.Violations[:most].Err(invalid.Package)), slog.Int("more", len(invalid.Violations)-most)}
+	return []any{slog.Any("error", adapter.Violations(invalid.Violations[:most]).Err(invalid.Package)), slog.Int("more", len(invalid.Violations)-most)}
 }
 
 // File returns the content in force.
@@ -347,7 +348,7 @@ func readFile(path string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("limitfile: %w", err)
 	case len(data) > MaxSize:
-		var bad hybridlimit.Violations
+		var bad adapter.Violations
 		bad.Add(path+":1", asWritten("the file"), fmt.Sprintf("is longer than %d bytes", MaxSize))
 		return nil, bad.Err(pkg)
 	}

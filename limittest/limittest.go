@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // Policy is the Result.Policy of this package's limiters.
@@ -47,7 +48,7 @@ func (a answer) Allow(ctx context.Context, key string) (hybridlimit.Result, erro
 }
 
 func (a answer) AllowN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if err := hybridlimit.CheckRequest(key, n, 0); err != nil {
+	if err := adapter.CheckRequest(key, n, 0); err != nil {
 		return hybridlimit.Result{}, fmt.Errorf("limittest: %w", err)
 	}
 	return a(n), nil
@@ -90,7 +91,7 @@ func (s *Script) Allow(ctx context.Context, key string) (hybridlimit.Result, err
 
 // AllowN returns the next answer. For an invalid key or cost it returns an error and uses up no answer.
 func (s *Script) AllowN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if err := hybridlimit.CheckRequest(key, n, 0); err != nil {
+	if err := adapter.CheckRequest(key, n, 0); err != nil {
 		return hybridlimit.Result{}, fmt.Errorf("limittest: %w", err)
 	}
 	s.mu.Lock()

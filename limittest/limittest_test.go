@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/limittest"
 )
 
@@ -56,7 +57,7 @@ func TestBadInputIsRefused(t *testing.T) {
 			{"", 1, hybridlimit.ErrEmptyKey},
 			{"k", 0, hybridlimit.ErrCost},
 			{"k", -1, hybridlimit.ErrCost},
-			{strings.Repeat("k", hybridlimit.DefaultMaxKeyBytes+1), 1, hybridlimit.ErrKeyTooLong},
+			{strings.Repeat("k", adapter.DefaultMaxKeyBytes+1), 1, hybridlimit.ErrKeyTooLong},
 		} {
 			if res, err := l.AllowN(t.Context(), tc.key, tc.n); !errors.Is(err, tc.want) || res.Allowed {
 				t.Errorf("%s, %.5q, %d: %+v, %v", name, tc.key, tc.n, res, err)

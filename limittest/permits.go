@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // PermitRecorder is a limiter of calls in flight that calls another one. It records each call, and counts the permits
@@ -147,7 +148,7 @@ var errHold = fmt.Errorf("limittest: %w: a permit is held while the call runs: u
 func checkCall(ctx context.Context, key string, n int64) error {
 	err := ctx.Err()
 	if err == nil {
-		err = hybridlimit.CheckRequest(key, n, 0)
+		err = adapter.CheckRequest(key, n, 0)
 	}
 	if err != nil {
 		return fmt.Errorf("limittest: %w", err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/limittest"
 	"github.com/hybridlimit/hybridlimit/local"
 )
@@ -89,7 +90,7 @@ func TestPermitScriptGivesItsAnswersInTurn(t *testing.T) {
 		want error
 	}{
 		"an empty key": {t.Context(), "", 1, hybridlimit.ErrEmptyKey},
-		"a long key":   {t.Context(), strings.Repeat("k", hybridlimit.DefaultMaxKeyBytes+1), 1, hybridlimit.ErrKeyTooLong},
+		"a long key":   {t.Context(), strings.Repeat("k", adapter.DefaultMaxKeyBytes+1), 1, hybridlimit.ErrKeyTooLong},
 		"no permit":    {t.Context(), "k", 0, hybridlimit.ErrCost},
 		"an ended ctx": {ended, "k", 1, context.Canceled},
 	} {

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/shards"
 )
 
 // ConcurrencyConfig sets how a ConcurrencyLimiter waits and keeps its keys. The zero ConcurrencyConfig is ready to use.
 type ConcurrencyConfig struct {
-	// Name is reported as Result.Policy. Empty: none. If set it must satisfy hybridlimit.CheckName.
+	// Name is reported as Result.Policy. Empty: none. If set it must satisfy adapter.CheckName.
 	// hybridlimit.AllowAll acquires the permits of several limiters in the order of their names.
 	Name string
 	// MaxWait is the longest time for which a call waits for a permit. Calls of one key are served in the order in
@@ -27,7 +28,7 @@ type ConcurrencyConfig struct {
 	// MaxKeys is the largest number of keys with running calls. The first call of one key more fails with
 	// hybridlimit.ErrTooManyKeys. Zero: 100 000. A key without running calls does not count.
 	MaxKeys int
-	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero: hybridlimit.DefaultMaxKeyBytes.
+	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero: adapter.DefaultMaxKeyBytes.
 	MaxKeyBytes int
 	// LimitFor returns the limit of a key: of calls in flight, Unlimited or Blocked. If it returns the limit given to
 	// NewConcurrency, or the present one, the key follows SetLimit. Nil: all keys have one limit.
@@ -40,7 +41,7 @@ type ConcurrencyConfig struct {
 
 // check returns all violations of a limit and of the configuration, or ErrUnsupported for the limit of a rate.
 func (c ConcurrencyConfig) check(limit hybridlimit.Limit) error {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.AddLimit(limit)
 	checkKeys(&bad, "ConcurrencyConfig.", c.Name, c.MaxKeys, c.MaxKeyBytes)
 	if c.MaxWait < 0 {
@@ -58,7 +59,7 @@ func (c ConcurrencyConfig) check(limit hybridlimit.Limit) error {
 // permitsOf returns the number of permits of a limit of calls in flight. It is unlimited for Unlimited, and 0 for
 // Blocked.
 func permitsOf(limit hybridlimit.Limit) (int64, error) {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.AddLimit(limit)
 	if len(bad) == 0 && limit.Algorithm != hybridlimit.AlgConcurrent && !static(limit.Algorithm) {
 		bad.Add("Limit.Algorithm", limit.Algorithm, "must be concurrent, unlimited or blocked: this limiter counts calls in flight")
@@ -87,8 +88,8 @@ type ConcurrencyLimiter struct {
 }
 
 var (
-	_ hybridlimit.Acquirer  = (*ConcurrencyLimiter)(nil)
-	_ hybridlimit.Describer = (*ConcurrencyLimiter)(nil)
+	_ hybridlimit.Acquirer = (*ConcurrencyLimiter)(nil)
+	_ adapter.Describer    = (*ConcurrencyLimiter)(nil)
 )
 
 var (
@@ -109,7 +110,7 @@ func NewConcurrency(limit hybridlimit.Limit, cfg ConcurrencyConfig) (*Concurrenc
 		return nil, err
 	}
 	cfg.MaxKeys = cmp.Or(cfg.MaxKeys, defaultMaxKeys)
-	cfg.MaxKeyBytes = cmp.Or(cfg.MaxKeyBytes, hybridlimit.DefaultMaxKeyBytes)
+	cfg.MaxKeyBytes = cmp.Or(cfg.MaxKeyBytes, adapter.DefaultMaxKeyBytes)
 	l := &ConcurrencyLimiter{
 		cfg:    cfg,
 		first:  limit,
@@ -218,7 +219,7 @@ func (l *ConcurrencyLimiter) wait(ctx context.Context, c *permitKey, w *waiter) 
 
 // lock locks the shard of a key for a call of n permits and sets at, unless there is an error.
 func (l *ConcurrencyLimiter) lock(at *permitPlace, key string, n int64) error {
-	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
+	if err := adapter.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
 		return fmt.Errorf("local: %w", err)
 	}
 	at.own = ofShard

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // take acquires n permits of a key, and fails the test unless it gets them.
@@ -143,7 +144,7 @@ func TestConcurrencyConfigViolations(t *testing.T) {
 			t.Errorf("%v: %v", limit, err)
 		}
 	}
-	if got := permits(t, hybridlimit.Concurrent(1), ConcurrencyConfig{}).cfg; got.MaxKeys != 100_000 || got.MaxKeyBytes != hybridlimit.DefaultMaxKeyBytes || got.MaxWait != 0 {
+	if got := permits(t, hybridlimit.Concurrent(1), ConcurrencyConfig{}).cfg; got.MaxKeys != 100_000 || got.MaxKeyBytes != adapter.DefaultMaxKeyBytes || got.MaxWait != 0 {
 		t.Errorf("defaults: %+v", got)
 	}
 }
@@ -317,7 +318,7 @@ func TestConcurrencyDoesNotAllocate(t *testing.T) {
 	l := permits(t, hybridlimit.Concurrent(5), ConcurrencyConfig{MaxWait: time.Second})
 	held := take(t, l, "held", 1)
 	defer held.Release()
-	long := strings.Repeat("k", hybridlimit.DefaultMaxKeyBytes)
+	long := strings.Repeat("k", adapter.DefaultMaxKeyBytes)
 	for _, key := range []string{"held", "short", long} {
 		take(t, l, key, 1).Release()
 		if n := testing.AllocsPerRun(1000, func() {

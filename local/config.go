@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
 
@@ -19,12 +20,12 @@ type Class = hybridlimit.Class
 
 // Config sets how a Limiter keeps its keys. The zero Config is ready to use.
 type Config struct {
-	// Name is reported as Result.Policy. Empty: none. If set it must satisfy hybridlimit.CheckName.
+	// Name is reported as Result.Policy. Empty: none. If set it must satisfy adapter.CheckName.
 	Name string
 	// MaxKeys is the largest number of keys that are held. A new key replaces the one that was used least recently, and
 	// its history is lost: see Memory in the package documentation. Zero: 100 000.
 	MaxKeys int
-	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero: hybridlimit.DefaultMaxKeyBytes. Keys are
+	// MaxKeyBytes is the length of the longest valid key, in bytes. Zero: adapter.DefaultMaxKeyBytes. Keys are
 	// copied, so MaxKeys times MaxKeyBytes bounds the memory of their names.
 	MaxKeyBytes int
 	// IdleAfter is the time without a call after which a key is dropped if it is full. Zero: the limit's TimeToFull,
@@ -57,7 +58,7 @@ type Config struct {
 // withDefaults sets the zero fields to their defaults. The limit must be valid.
 func (c Config) withDefaults(limit hybridlimit.Limit) Config {
 	c.MaxKeys = cmp.Or(c.MaxKeys, defaultMaxKeys)
-	c.MaxKeyBytes = cmp.Or(c.MaxKeyBytes, hybridlimit.DefaultMaxKeyBytes)
+	c.MaxKeyBytes = cmp.Or(c.MaxKeyBytes, adapter.DefaultMaxKeyBytes)
 	c.LimitRefresh = cmp.Or(c.LimitRefresh, refresh.Default)
 	c.IdleAfter = cmp.Or(c.IdleAfter, limit.TimeToFull())
 	return c
@@ -66,7 +67,7 @@ func (c Config) withDefaults(limit hybridlimit.Limit) Config {
 // check returns all violations of a limit and its Config in one *hybridlimit.InvalidError, or ErrUnsupported for an
 // algorithm that is unknown or not for a Limiter.
 func check(limit hybridlimit.Limit, c Config) error {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.AddLimit(limit)
 	validLimit := len(bad) == 0
 	checkKeys(&bad, "Config.", c.Name, c.MaxKeys, c.MaxKeyBytes)
@@ -91,8 +92,8 @@ func check(limit hybridlimit.Limit, c Config) error {
 }
 
 // checkKeys adds the violations of the fields that Config and ConcurrencyConfig share.
-func checkKeys(bad *hybridlimit.Violations, config, name string, maxKeys, maxKeyBytes int) {
-	if name != "" && !hybridlimit.CheckName(name) {
+func checkKeys(bad *adapter.Violations, config, name string, maxKeys, maxKeyBytes int) {
+	if name != "" && !adapter.CheckName(name) {
 		bad.Add(config+"Name", name, "must be 1 to 128 of [A-Za-z0-9_.-]")
 	}
 	if maxKeys < 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 func TestViolationsAreReportedTogether(t *testing.T) {
@@ -103,7 +104,7 @@ func TestCallsInFlightAreNoRate(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	limit := hybridlimit.TokenBucket(3, time.Second, 7)
-	want := Config{MaxKeys: 100_000, MaxKeyBytes: hybridlimit.DefaultMaxKeyBytes, IdleAfter: limit.TimeToFull(), LimitRefresh: time.Minute}
+	want := Config{MaxKeys: 100_000, MaxKeyBytes: adapter.DefaultMaxKeyBytes, IdleAfter: limit.TimeToFull(), LimitRefresh: time.Minute}
 	if got := must(t, limit, Config{}).cfg; !reflect.DeepEqual(got, want) {
 		t.Errorf("zero Config becomes %+v, want %+v", got, want)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // Joins reports whether AllowAll can ask the other limiter together with this one.
@@ -102,7 +103,7 @@ func partsOf(ctx context.Context, asks []hybridlimit.Ask) ([]*jointKey, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := hybridlimit.CheckRequest(a.Key, a.N, l.cfg.MaxKeyBytes); err != nil {
+		if err := adapter.CheckRequest(a.Key, a.N, l.cfg.MaxKeyBytes); err != nil {
 			return nil, fmt.Errorf("local: AllowAll: asks[%d]: %w", i, err)
 		}
 		same := slices.IndexFunc(parts, func(p *jointKey) bool { return p.is(a) })
@@ -138,7 +139,7 @@ func limiterOf(i int, a hybridlimit.Ask) (*Limiter, error) {
 	if own && l != nil {
 		return l, nil
 	}
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	field := fmt.Sprintf("asks[%d].Limiter", i)
 	if own || a.Limiter == nil {
 		bad.Add(field, nil, "must not be nil")

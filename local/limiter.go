@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/classes"
 	"github.com/hybridlimit/hybridlimit/internal/shards"
 )
@@ -40,10 +41,10 @@ type core struct {
 }
 
 var (
-	_ hybridlimit.Limiter   = (*Limiter)(nil)
-	_ hybridlimit.Classer   = (*Limiter)(nil)
-	_ hybridlimit.Joint     = (*Limiter)(nil)
-	_ hybridlimit.Describer = (*Limiter)(nil)
+	_ hybridlimit.Limiter = (*Limiter)(nil)
+	_ adapter.Classer     = (*Limiter)(nil)
+	_ adapter.Joint       = (*Limiter)(nil)
+	_ adapter.Describer   = (*Limiter)(nil)
 )
 
 // made counts limiters: see Limiter.order.
@@ -174,7 +175,7 @@ func (l *Limiter) decide(res *hybridlimit.Result, now time.Duration, key string,
 
 // lock locks the shard of a key for a call, and sets at, which is zero but for peeks, unless there is an error.
 func (l *Limiter) lock(at *place, now time.Duration, key string, n int64, with *plan) error {
-	if err := hybridlimit.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
+	if err := adapter.CheckRequest(key, n, l.cfg.MaxKeyBytes); err != nil {
 		return fmt.Errorf("local: %w", err)
 	}
 	at.shard, at.key = &l.shards[l.index(key)], key
@@ -224,7 +225,7 @@ func (l *Limiter) call(at *place, key string, n int64, do func() hybridlimit.Res
 
 // visit calls f with the locked shard of a key, for a call that needs no limit.
 func (l *Limiter) visit(key string, f func(s *shard)) error {
-	if err := hybridlimit.CheckRequest(key, 1, l.cfg.MaxKeyBytes); err != nil {
+	if err := adapter.CheckRequest(key, 1, l.cfg.MaxKeyBytes); err != nil {
 		return fmt.Errorf("local: %w", err)
 	}
 	return l.shards[l.index(key)].visit(f)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 )
 
@@ -42,7 +43,7 @@ func (ls *limits) planFor(limit hybridlimit.Limit) (*plan, error) {
 	if p := slot.Load(); p != nil && p.limit == limit {
 		return p, nil
 	}
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.AddLimit(limit)
 	if limit.Algorithm == hybridlimit.AlgConcurrent {
 		bad.Add("Limit.Algorithm", limit.Algorithm, "counts calls in flight, and this is a rate limiter: use NewConcurrency")

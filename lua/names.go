@@ -20,7 +20,7 @@ const DefaultTags = 16
 const MaxTags = 16384
 
 // Names builds the Redis keys of one deployment. Prefix and limiter names contain no colon, brace or '@'
-// (hybridlimit.CheckName), so a name is never mistaken for another part. The caller's key comes last and may contain
+// (adapter.CheckName), so a name is never mistaken for another part. The caller's key comes last and may contain
 // any bytes.
 //
 //	prefix:v2:{tag}:name:key      state of a key
@@ -68,21 +68,21 @@ func (n Names) hashed(domain, text string) string {
 // the digest.
 func (n Names) Digest(name, key string) string { return n.hashed(name, key) }
 
-// Tag returns the tag of a subject: its hash modulo Tags. Redis derives the cluster slot of a key from the text in its
+// Tag returns the tag of a text: its hash modulo Tags. Redis derives the cluster slot of a key from the text in its
 // first braces, which is the tag. So braces in a caller's key are data. The hash is no secret: a client that chooses
 // keys can choose their tags.
 //
-// With HashKeys, the tag is that of the subject's hash. Otherwise the tag would reveal some bits of the subject.
-func (n Names) Tag(subject string) int {
+// With HashKeys, the tag is that of the text's hash. Otherwise the tag would reveal some bits of the text.
+func (n Names) Tag(text string) int {
 	if n.HashKeys != "" {
-		subject = n.hashed("", subject) // no limiter has an empty name
+		text = n.hashed("", text) // no limiter has an empty name
 	}
-	return n.plainTag(subject)
+	return n.plainTag(text)
 }
 
-func (n Names) plainTag(subject string) int {
+func (n Names) plainTag(text string) int {
 	h := fnv.New64a()
-	h.Write([]byte(subject))
+	h.Write([]byte(text))
 	// The low bits of FNV-1a are weak for short strings, so the high bits are folded in.
 	sum := h.Sum64()
 	return int((sum ^ sum>>32) % uint64(n.Tags))

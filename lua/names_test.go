@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -73,7 +73,7 @@ func FuzzNames(f *testing.F) {
 	f.Add("hl", "", "", "hl", "a", "\x00\xff", 12)
 	f.Fuzz(func(t *testing.T, prefix1, name1, key1, prefix2, name2, key2 string, tags int) {
 		for _, name := range []string{prefix1, name1, prefix2, name2} {
-			if !hybridlimit.CheckName(name) {
+			if !adapter.CheckName(name) {
 				return // the constructors refuse it
 			}
 		}

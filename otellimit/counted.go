@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // counted is a limiter whose decisions are counted.
@@ -18,7 +19,7 @@ type counted struct {
 	duration metric.Float64Histogram // nil: durations are not recorded
 	policy   []metric.RecordOption   // made once, so that recording does not allocate
 
-	allowed, denied [hybridlimit.NumSources]atomic.Int64
+	allowed, denied [adapter.NumSources]atomic.Int64
 	failed          atomic.Int64
 	running         atomic.Int64 // permits of running calls
 }
@@ -76,15 +77,15 @@ func (c *counted) note(res *hybridlimit.Result, err error) {
 type (
 	joining struct {
 		*counted
-		joint hybridlimit.Joint
+		joint adapter.Joint
 	}
 	describing struct {
 		*counted
-		describer hybridlimit.Describer
+		describer adapter.Describer
 	}
 	both struct {
 		joining
-		describer hybridlimit.Describer
+		describer adapter.Describer
 	}
 )
 
@@ -107,14 +108,14 @@ func (c *counted) wraps() *counted { return c }
 
 // dressed returns c with the interfaces of its limiter.
 func (c *counted) dressed() hybridlimit.Limiter {
-	d, describes := c.next.(hybridlimit.Describer)
+	d, describes := c.next.(adapter.Describer)
 	if a, acquires := c.next.(hybridlimit.Acquirer); acquires {
 		if describes {
 			return acquiringDescribed{acquiring{c, a}, d}
 		}
 		return acquiring{c, a}
 	}
-	j, joins := c.next.(hybridlimit.Joint)
+	j, joins := c.next.(adapter.Joint)
 	switch {
 	case describes && joins:
 		return both{joining{c, j}, d}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // Wrappers for limiters of calls in flight.
@@ -15,7 +16,7 @@ type (
 	}
 	acquiringDescribed struct {
 		acquiring
-		describer hybridlimit.Describer
+		describer adapter.Describer
 	}
 )
 

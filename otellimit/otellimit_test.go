@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/internal/test/metertest"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
@@ -120,11 +121,11 @@ func TestJointCalls(t *testing.T) {
 	r := recorder(t, otellimit.Config{MeterProvider: p, Durations: true})
 	wide, narrow, bare := newLocal(t, "wide", 100), newLocal(t, "narrow", 1), newLocal(t, "bare", 50)
 	a, b := must[hybridlimit.Limiter](t)(r.Wrap("wide", wide)), must[hybridlimit.Limiter](t)(r.Wrap("narrow", narrow))
-	joint, ok := a.(hybridlimit.Joint)
+	joint, ok := a.(adapter.Joint)
 	if !ok || !joint.Joins(b) || !joint.Joins(bare) || joint.Joins(limittest.AllowAll()) {
 		t.Fatal("Joins must be true for the other wrapped limiter and the local one, and false for limittest's")
 	}
-	if d, ok := a.(hybridlimit.Describer); !ok || d.Policy("k") != wide.Policy("k") {
+	if d, ok := a.(adapter.Describer); !ok || d.Policy("k") != wide.Policy("k") {
 		t.Error("the wrapped limiter has not the Policy of its limiter")
 	}
 	asks := []hybridlimit.Ask{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}, {Limiter: bare, Key: "k", N: 1}}
@@ -136,7 +137,7 @@ func TestJointCalls(t *testing.T) {
 			t.Errorf("call %d: %+v", i, asks)
 		}
 	}
-	if a.(hybridlimit.Describer).Name() != "wide" {
+	if a.(adapter.Describer).Name() != "wide" {
 		t.Error("the wrapped limiter has not the Name of its limiter")
 	}
 	got := p.Collect(t)
@@ -158,17 +159,17 @@ func TestJointCalls(t *testing.T) {
 
 // Wrapped limiters keep the interfaces of their limiter.
 func TestInterfacesAreKept(t *testing.T) {
-	type onlyJoint struct{ hybridlimit.Joint }
-	type onlyDescriber struct{ hybridlimit.Describer }
+	type onlyJoint struct{ adapter.Joint }
+	type onlyDescriber struct{ adapter.Describer }
 	type neither struct{ hybridlimit.Limiter }
 	l := newLocal(t, "l", 1)
 	r := recorder(t, otellimit.Config{MeterProvider: &metertest.Provider{}})
 	for name, of := range map[string]hybridlimit.Limiter{"both": l, "joint": onlyJoint{l}, "describer": onlyDescriber{l}, "neither": neither{l}} {
 		w := must[hybridlimit.Limiter](t)(r.Wrap(name, of))
-		_, j := w.(hybridlimit.Joint)
-		_, d := w.(hybridlimit.Describer)
-		_, wantJ := of.(hybridlimit.Joint)
-		_, wantD := of.(hybridlimit.Describer)
+		_, j := w.(adapter.Joint)
+		_, d := w.(adapter.Describer)
+		_, wantJ := of.(adapter.Joint)
+		_, wantD := of.(adapter.Describer)
 		if u, ok := w.(interface{ Unwrap() hybridlimit.Limiter }); !ok || u.Unwrap() != of {
 			t.Errorf("%s: Unwrap does not return the limiter", name)
 		}
@@ -196,11 +197,11 @@ func TestPermitsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	wrapped := must[hybridlimit.Limiter](t)(r.Wrap("calls", calls)).(hybridlimit.Acquirer)
-	if d, ok := wrapped.(hybridlimit.Describer); !ok || d.Name() != "running" || d.Policy("k").Limit != hybridlimit.Concurrent(5) {
+	if d, ok := wrapped.(adapter.Describer); !ok || d.Name() != "running" || d.Policy("k").Limit != hybridlimit.Concurrent(5) {
 		t.Errorf("a Describer: %v", ok)
 	}
 	bare := must[hybridlimit.Limiter](t)(r.Wrap("bare", struct{ hybridlimit.Acquirer }{calls}))
-	if _, ok := bare.(hybridlimit.Describer); ok {
+	if _, ok := bare.(adapter.Describer); ok {
 		t.Error("a limiter that is no Describer has become one")
 	}
 	if _, err := wrapped.Allow(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrUnsupported) {

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // scope is the instrumentation scope of OpenTelemetry.
@@ -82,13 +83,13 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 }
 
 // Wrap returns a limiter that decides as next does, and counts its decisions under a name. The name has 1 to 128 of the
-// characters A-Z a-z 0-9 _ . - and must be unique in the Recorder. The result is a hybridlimit.Joint, a
-// hybridlimit.Describer and a hybridlimit.Acquirer if next is. Call other methods on next itself; they are not counted.
+// characters A-Z a-z 0-9 _ . - and must be unique in the Recorder. The result is a adapter.Joint, a
+// adapter.Describer and a hybridlimit.Acquirer if next is. Call other methods on next itself; they are not counted.
 // For an Acquirer, the permits of running calls are counted too, at the cost of one allocation a call. Without a
 // provider, Wrap returns next.
 func (r *Recorder) Wrap(name string, next hybridlimit.Limiter) (hybridlimit.Limiter, error) {
-	var bad hybridlimit.Violations
-	if !hybridlimit.CheckName(name) {
+	var bad adapter.Violations
+	if !adapter.CheckName(name) {
 		bad.Add("name", name, "must match [A-Za-z0-9_.-]{1,128}")
 	}
 	if next == nil {
@@ -135,7 +136,7 @@ func (r *Recorder) observe(_ context.Context, o metric.Observer) error {
 	r.mu.Unlock()
 	for _, c := range all {
 		policy := attrPolicy.String(c.name)
-		for i := range hybridlimit.NumSources {
+		for i := range adapter.NumSources {
 			allowed, denied := c.allowed[i].Load(), c.denied[i].Load()
 			if allowed+denied == 0 {
 				continue

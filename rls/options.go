@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
@@ -38,7 +38,7 @@ type Options struct {
 	// MaxDescriptors is the largest number of descriptors of a request, and of entries of a descriptor. Requests with
 	// more are refused with InvalidArgument. Zero: 1000.
 	MaxDescriptors int
-	// Limiter configures the limiters that the Service makes. Name, LimitFor, LimitRefresh, Subject, Overshoot,
+	// Limiter configures the limiters that the Service makes. Name, LimitFor, LimitRefresh, TagBy, Overshoot,
 	// MaxKeyBytes, Classes and Hub are ignored. MaxKeys is for each pair of a domain and an algorithm, and again for
 	// each floor of its rules. Zero MaxWait: 15 ms, because Envoy waits 20 ms by default.
 	Limiter hybrid.Config
@@ -73,8 +73,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-func (o Options) violations() hybridlimit.Violations {
-	var bad hybridlimit.Violations
+func (o Options) violations() adapter.Violations {
+	var bad adapter.Violations
 	if o.MaxDescriptors < 0 {
 		bad.Add("Options.MaxDescriptors", o.MaxDescriptors, "must not be negative")
 	}

@@ -8,7 +8,7 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // The defaults of Config.
@@ -63,14 +63,14 @@ type Config struct {
 
 // checked returns the Config with its defaults, or an error with all violations.
 func checked(cfg Config) (Config, error) {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	if n := len(cfg.Classes); n < 2 || n > maxClasses {
 		bad.Add("Config.Classes", cfg.Classes, fmt.Sprintf("must have 2 to %d names", maxClasses))
 	}
 	seen := map[string]int{}
 	for i, name := range cfg.Classes {
 		field := fmt.Sprintf("Config.Classes[%d]", i)
-		if !hybridlimit.CheckName(name) {
+		if !adapter.CheckName(name) {
 			bad.Add(field, name, "must match [A-Za-z0-9_.-]{1,128}")
 		} else if first, twice := seen[name]; twice {
 			bad.Add(field, name, fmt.Sprintf("must be another name, because Config.Classes[%d] has it too", first))
@@ -94,7 +94,7 @@ func checked(cfg Config) (Config, error) {
 	if !(cfg.Step >= 0 && cfg.Step <= 1) { // written so that NaN is a violation too
 		bad.Add("Config.Step", cfg.Step, "must be 0 to 1")
 	}
-	if cfg.Name != "" && !hybridlimit.CheckName(cfg.Name) {
+	if cfg.Name != "" && !adapter.CheckName(cfg.Name) {
 		bad.Add("Config.Name", cfg.Name, "must match [A-Za-z0-9_.-]{1,128}")
 	}
 	cfg.MaxInFlight = most

@@ -37,7 +37,7 @@ const (
 func musts(levels []int) []must {
 	out := []must{
 		{"`Allow`, hot key, 1 goroutine / x/time/rate", cell{ours, hot, 1}, cell{xtimeBare, hot, 1}, "ns/op", 0.32},
-		{"`Key(key).Allow`, 1 goroutine / x/time/rate", cell{handle, hot, 1}, cell{xtimeBare, hot, 1}, "ns/op", 0.2},
+		{"`Handle(key).Allow`, 1 goroutine / x/time/rate", cell{handle, hot, 1}, cell{xtimeBare, hot, 1}, "ns/op", 0.2},
 		{"`Allow`, hot key, 64 goroutines / x/time/rate, 64", cell{ours, hot, 64}, cell{xtimeBare, hot, 64}, "ns/op", 0.6},
 		{"`Allow`, hot key, denied, 1 goroutine / x/time/rate denied", cell{ours, denied, 1}, cell{xtimeBare, denied, 1}, "ns/op", 0.36},
 	}
@@ -59,7 +59,7 @@ func musts(levels []int) []must {
 	for _, m := range []must{
 		{what: "allocations of a decision, hot key, `Allow`", a: cell{ours, hot, 1}},
 		{what: "allocations of a decision, hot key, denied", a: cell{ours, denied, 1}},
-		{what: "allocations of a decision, hot key, `Key`", a: cell{handle, hot, 1}},
+		{what: "allocations of a decision, hot key, `Handle`", a: cell{handle, hot, 1}},
 		{what: "allocations of a decision, hot key, `AllowAll`", a: cell{both, hot, 1}},
 	} {
 		m.unit = "allocs/op"

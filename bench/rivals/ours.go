@@ -154,19 +154,19 @@ func (a hybridLimiter) Decide(ctx context.Context, keys []string) (allowed int, 
 
 // ourBucket is the same limiter through the handle of one key.
 var ourBucket = Rival{
-	Name: "hybrid_Bucket", What: "Limiter.Key(key), Key.Allow", Where: InBoth, Single: true,
+	Name: "hybrid_Bucket", What: "Limiter.Handle(key), Handle.Allow", Where: InBoth, Single: true,
 	Open: func(env Env) (Limiter, error) {
 		w, err := openHybrid(env)
 		if err != nil {
 			return nil, err
 		}
-		return bucketLimiter{w, w.l.Key("key")}, nil
+		return bucketLimiter{w, w.l.Handle("key")}, nil
 	},
 }
 
 type bucketLimiter struct {
 	warmed
-	b *hybrid.Key
+	b *hybrid.Handle
 }
 
 func (a bucketLimiter) Decide(ctx context.Context, keys []string) (allowed int, err error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
@@ -17,12 +18,12 @@ import (
 func reset(fs *flag.FlagSet, c *connection) job {
 	var limit limitFlag
 	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\", because the new state depends on it; without it the fleet's limit of the key, or the limit that the processes of the limiter say")
-	subject := fs.String("subject", "", "the result of Config.Subject for the key, if Config.Subject is set")
+	tagBy := fs.String("tag-by", "", "the result of Config.TagBy for the key, if Config.TagBy is set")
 	key, w := &which{}, &walk{}
 	key.add(fs)
 	w.add(fs)
 	var j job
-	j.check = func(bad *hybridlimit.Violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		key.argument(bad, args)
 		key.check(bad, c.in)
 		w.check(bad)
@@ -31,12 +32,12 @@ func reset(fs *flag.FlagSet, c *connection) job {
 		}
 	}
 	j.do = func(ctx context.Context, _ []string, out *printer) error {
-		t, err := c.target(ctx, key, w, *subject, &limit)
+		t, err := c.target(ctx, key, w, *tagBy, &limit)
 		if err != nil {
 			return err
 		}
 		if !limit.set {
-			var bad hybridlimit.Violations
+			var bad adapter.Violations
 			bad.Add("-limit", "", "is required: no process says the limit of the limiter")
 			return bad.Err("hybridlimit")
 		}
@@ -78,7 +79,7 @@ func (c *connection) resetKey(ctx context.Context, t target, limit hybridlimit.L
 		have = "log"
 	}
 	if want := kindFor(limit.Algorithm); have != "" && have != want {
-		var bad hybridlimit.Violations
+		var bad adapter.Violations
 		bad.Add("-limit", limit.String(), fmt.Sprintf("is a %s, but Redis has a %s under this key", want, have))
 		return before, bad.Err("hybridlimit")
 	}
@@ -113,7 +114,7 @@ func fleetSwitch(fs *flag.FlagSet, c *connection) job {
 	force := fs.Bool("force", false, "set it also if no process has a limiter of this name: processes that start within a day receive it")
 	var j job
 	var to hybrid.Switch
-	j.check = func(bad *hybridlimit.Violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		arguments(bad, args, 0, 1, "must be one switch, or none to show it")
 		if len(args) == 1 {
 			var err error

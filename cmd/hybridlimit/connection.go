@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -69,11 +70,11 @@ func addConnection(fs *flag.FlagSet, fromEnv string) *connection {
 }
 
 // check adds a violation for each invalid flag, and reads the secret.
-func (c *connection) check(bad *hybridlimit.Violations) {
-	if optional := c.unnamed && c.name == ""; !optional && !hybridlimit.CheckName(c.name) {
+func (c *connection) check(bad *adapter.Violations) {
+	if optional := c.unnamed && c.name == ""; !optional && !adapter.CheckName(c.name) {
 		bad.Add("-name", c.name, "is required and must match [A-Za-z0-9_.-]{1,128}")
 	}
-	if !hybridlimit.CheckName(c.prefix) {
+	if !adapter.CheckName(c.prefix) {
 		bad.Add("-prefix", c.prefix, "must match [A-Za-z0-9_.-]{1,128}")
 	}
 	if c.tags < 0 || c.tags > lua.MaxTags {
@@ -90,7 +91,7 @@ func (c *connection) check(bad *hybridlimit.Violations) {
 }
 
 // secretOf reads a secret from a file. Without a file name there is no secret.
-func secretOf(bad *hybridlimit.Violations, name, file string) hybridlimit.Secret {
+func secretOf(bad *adapter.Violations, name, file string) hybridlimit.Secret {
 	if file == "" {
 		return ""
 	}
@@ -189,7 +190,7 @@ func (c *connection) single(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("hybridlimit: cannot connect to Redis: %w", err)
 	case mode(said) == "cluster":
-		var bad hybridlimit.Violations
+		var bad adapter.Violations
 		bad.Add("-cluster", false, "must be set: this Redis is a node of a cluster")
 		return bad.Err("hybridlimit")
 	}
@@ -237,7 +238,7 @@ func (t *trust) add(fs *flag.FlagSet) {
 }
 
 // check reads the files, and adds a violation for each invalid flag.
-func (t *trust) check(bad *hybridlimit.Violations, encrypted bool) {
+func (t *trust) check(bad *adapter.Violations, encrypted bool) {
 	for _, f := range []struct{ name, file string }{{"-tls-ca", t.ca}, {"-tls-cert", t.cert}, {"-tls-key", t.key}} {
 		if f.file != "" && !encrypted {
 			bad.Add(f.name, f.file, "needs a rediss:// URL")

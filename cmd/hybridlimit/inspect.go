@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -44,12 +45,12 @@ func inspect(fs *flag.FlagSet, c *connection) job {
 	var limit limitFlag
 	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\"; Redis does not store limits, so without it the fleet's limit of the key counts, or the limit that the processes of the limiter say")
 	floor := fs.Float64("floor", 0, "with -limit: the `floor` of a class, above 0 and at most 0.5, to see the units left for it")
-	subject := fs.String("subject", "", "the result of Config.Subject for the key, if Config.Subject is set")
+	tagBy := fs.String("tag-by", "", "the result of Config.TagBy for the key, if Config.TagBy is set")
 	key, w := &which{}, &walk{}
 	key.add(fs)
 	w.add(fs)
 	var j job
-	j.check = func(bad *hybridlimit.Violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		key.argument(bad, args)
 		key.check(bad, c.in)
 		w.check(bad)
@@ -64,7 +65,7 @@ func inspect(fs *flag.FlagSet, c *connection) job {
 		}
 	}
 	j.do = func(ctx context.Context, _ []string, out *printer) error {
-		t, err := c.target(ctx, key, w, *subject, &limit)
+		t, err := c.target(ctx, key, w, *tagBy, &limit)
 		if err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// The prefix, the tags, the subject and the secret identify a key.
+// The prefix, the tags, the text of the tag and the secret identify a key.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t)
@@ -79,8 +79,8 @@ func TestIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	tenant := func(string) string { return "tenant" }
-	used(t, rdb, hourly, global.Config{Name: "api", Prefix: "shop", Tags: 7, HashKeys: hybridlimit.Secret(secret), Subject: tenant}, "alice@example.com", 4)
-	shop := []string{"-name", "api", "-prefix", "shop", "-tags", "7", "-hash-secret-file", file, "-subject", "tenant"}
+	used(t, rdb, hourly, global.Config{Name: "api", Prefix: "shop", Tags: 7, HashKeys: hybridlimit.Secret(secret), TagBy: tenant}, "alice@example.com", 4)
+	shop := []string{"-name", "api", "-prefix", "shop", "-tags", "7", "-hash-secret-file", file, "-tag-by", "tenant"}
 	out := expect(t, url, append(append([]string{"inspect"}, shop...), "alice@example.com"), "bucket had 6.0 units left")
 	if strings.Contains(out, secret) || !regexp.MustCompile(`in Redis +"shop:v2:\{\d\}:api:[\w-]{22}"`).MatchString(out) {
 		t.Errorf("%s", out)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
@@ -35,7 +36,7 @@ func fleetLimit(fs *flag.FlagSet, c *connection) job {
 	var j job
 	var to hybrid.FleetLimit
 	sets := false
-	j.check = func(bad *hybridlimit.Violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		l.which.check(bad, c.in)
 		l.walk.check(bad)
 		arguments(bad, args, 0, 1, "must be one limit, or none to show it")

@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -51,7 +51,7 @@ func list(fs *flag.FlagSet, c *connection) job {
 	fs.Var(&l.limit, "limit", "needs -name: the `limit` of the keys, such as \"100/s burst 200\", to show the units left now")
 	l.add(fs)
 	var j job
-	j.check = func(bad *hybridlimit.Violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		l.check(bad)
 		arguments(bad, args, 0, 0, "must be none; -name selects a limiter")
 		if l.show < 1 || l.show > 1000 {

@@ -67,6 +67,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 func main() {
@@ -198,7 +199,7 @@ func (c command) run(ctx context.Context, args []string, redisURL string, in io.
 
 // do checks all flags and arguments, connects to Redis, and runs the command.
 func (c command) do(ctx context.Context, conn *connection, j job, args []string, out *printer) error {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	if !c.offline {
 		conn.check(&bad)
 	}
@@ -261,14 +262,14 @@ func (r redactor) Write(p []byte) (int, error) {
 // job is a command with its flags.
 type job struct {
 	// check adds a violation for each invalid flag of the command, and for its arguments.
-	check func(bad *hybridlimit.Violations, args []string)
+	check func(bad *adapter.Violations, args []string)
 	// invalid returns the error of the command for that of check, or for nil. Nil: the error stays.
 	invalid func(err error) error
 	do      func(ctx context.Context, args []string, out *printer) error
 }
 
 // arguments adds a violation if the number of arguments is wrong.
-func arguments(bad *hybridlimit.Violations, args []string, least, most int, what string) {
+func arguments(bad *adapter.Violations, args []string, least, most int, what string) {
 	if len(args) < least || len(args) > most {
 		bad.Add("arguments", args, what)
 	}

@@ -16,6 +16,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limitfile"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -24,7 +25,7 @@ import (
 // check is the command check.
 func check(*flag.FlagSet, *connection) job {
 	var j job
-	j.check = func(bad *hybridlimit.Violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		arguments(bad, args, 1, 1, "must be one file")
 		if len(args) == 1 && slices.Contains([]string{".yaml", ".yml"}, strings.ToLower(filepath.Ext(args[0]))) {
 			bad.Add("FILE", args[0], "must be JSON; for YAML call yamllimit.Parse of limitfile/yamllimit, for example in a test")
@@ -142,7 +143,7 @@ var withoutRedis = map[hybrid.Fallback]string{
 // completion is the command completion.
 func completion(*flag.FlagSet, *connection) job {
 	var j job
-	j.check = func(bad *hybridlimit.Violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		arguments(bad, args, 1, 1, "must be bash or zsh")
 		if len(args) == 1 && args[0] != "bash" && args[0] != "zsh" {
 			bad.Add("SHELL", args[0], "must be bash or zsh")
@@ -202,7 +203,7 @@ func completionOf(shell string) string {
 
 // version is the command version.
 func version(*flag.FlagSet, *connection) job {
-	j := job{check: func(bad *hybridlimit.Violations, args []string) { arguments(bad, args, 0, 0, "must be none") }}
+	j := job{check: func(bad *adapter.Violations, args []string) { arguments(bad, args, 0, 0, "must be none") }}
 	j.do = func(_ context.Context, _ []string, out *printer) error {
 		v := struct {
 			Version string `json:"version"` // of the module; "(devel)" for a build from a checkout without one

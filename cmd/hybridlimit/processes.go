@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/groups"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -189,7 +190,7 @@ func (c *connection) findTags(ctx context.Context) error {
 	case len(of) == 0 && len(all) == 1:
 		c.tags = all[0]
 	case len(of) > 1 && c.name != "":
-		var bad hybridlimit.Violations
+		var bad adapter.Violations
 		bad.Add("-tags", 0, fmt.Sprintf("must be one of %v: the processes of limiter %q do not agree on HubConfig.Tags, so they share no state", of, c.name))
 		return bad.Err("hybridlimit")
 	default:

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -34,7 +34,7 @@ func (w *walk) add(fs *flag.FlagSet) {
 }
 
 // check adds a violation for each invalid flag.
-func (w *walk) check(bad *hybridlimit.Violations) {
+func (w *walk) check(bad *adapter.Violations) {
 	if w.most <= 0 {
 		bad.Add("-for", w.most, "must be positive")
 	}

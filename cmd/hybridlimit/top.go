@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -46,7 +46,7 @@ func top(fs *flag.FlagSet, c *connection) job {
 	fs.IntVar(&r.show, "n", 20, "number of `keys` to show for a limiter, 1 to 1000")
 	r.add(fs)
 	var j job
-	j.check = func(bad *hybridlimit.Violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		arguments(bad, args, 0, 0, "must be none")
 		if r.by != "busiest" && r.by != "emptiest" && r.by != "running" {
 			bad.Add("-by", r.by, "must be busiest, emptiest or running")

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/clientkey"
 	"github.com/hybridlimit/hybridlimit/httplimit"
 )
@@ -73,7 +74,7 @@ func (w *which) flags() string {
 
 // argument makes the argument of the command the text of the key, if there is one. It adds a violation unless there is
 // exactly one key.
-func (w *which) argument(bad *hybridlimit.Violations, args []string) {
+func (w *which) argument(bad *adapter.Violations, args []string) {
 	if w.given() == 0 && len(args) == 1 {
 		w.text = args[0]
 		if w.text == "" {
@@ -87,7 +88,7 @@ func (w *which) argument(bad *hybridlimit.Violations, args []string) {
 }
 
 // check adds a violation for each invalid flag, and reads the secret and standard input.
-func (w *which) check(bad *hybridlimit.Violations, in io.Reader) {
+func (w *which) check(bad *adapter.Violations, in io.Reader) {
 	if w.given() > 1 {
 		bad.Add("arguments", w.given(), "name more than one key: use one of "+w.flags())
 	}
@@ -96,7 +97,7 @@ func (w *which) check(bad *hybridlimit.Violations, in io.Reader) {
 			w.text = text
 		}
 	}
-	if err := hybridlimit.CheckRequest(w.text, 1, maxKeyBytes); w.text != "" && err != nil {
+	if err := adapter.CheckRequest(w.text, 1, maxKeyBytes); w.text != "" && err != nil {
 		bad.Add("-for-key", "[key]", err.Error())
 	}
 	for _, s := range []struct{ flag, value, what string }{{"-api-key", w.apiKey, "the API key"}, {"-bearer", w.bearer, "the token"}} {
@@ -155,7 +156,7 @@ func (w *which) key() (string, error) {
 }
 
 // sentIn reads a secret of a client from standard input, as a server gets it.
-func sentIn(bad *hybridlimit.Violations, in io.Reader, name string) string {
+func sentIn(bad *adapter.Violations, in io.Reader, name string) string {
 	text, err := io.ReadAll(io.LimitReader(in, maxKeyBytes+1))
 	sent := strings.Trim(line(text), " \t") // as a server trims a header
 	switch {
@@ -172,7 +173,7 @@ func keyText(fs *flag.FlagSet, c *connection) job {
 	key := &which{offline: true}
 	key.add(fs)
 	var j job
-	j.check = func(bad *hybridlimit.Violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		key.argument(bad, args)
 		key.check(bad, c.in)
 	}
@@ -202,12 +203,12 @@ func (t target) said() string { return cmp.Or(t.key, t.digest) }
 
 // target returns the key that the flags name, and sets its limit if the flag -limit does not. A nil limit stays
 // unknown.
-func (c *connection) target(ctx context.Context, key *which, w *walk, subject string, limit *limitFlag) (t target, err error) {
+func (c *connection) target(ctx context.Context, key *which, w *walk, tagBy string, limit *limitFlag) (t target, err error) {
 	if key.digest != "" {
 		t, err = c.find(ctx, key.digest, w)
 	} else if t.key, err = key.key(); err == nil {
 		t.digest = c.names().Digest(c.name, t.key)
-		t.redisKey = c.names().State(c.names().Tag(cmp.Or(subject, t.key)), c.name, t.key)
+		t.redisKey = c.names().State(c.names().Tag(cmp.Or(tagBy, t.key)), c.name, t.key)
 	}
 	if err == nil && limit != nil && !limit.set {
 		err = c.knownLimit(ctx, t, limit)

@@ -83,7 +83,7 @@ func TestInspectByDigest(t *testing.T) {
 	plain, hashed := lua.Names{}.Digest("api", "alice"), lua.Names{HashKeys: secret}.Digest("api", "alice")
 	finds(t, url, []string{"inspect", "-name", "api", "-digest", plain}, "no key of \"api\" in Redis has this digest")
 	for _, key := range []string{"alice", "bob", "carol"} {
-		used(t, rdb, hourly, global.Config{Name: "api", Subject: func(string) string { return "tenant" }}, key, 3)
+		used(t, rdb, hourly, global.Config{Name: "api", TagBy: func(string) string { return "tenant" }}, key, 3)
 		used(t, rdb, hourly, global.Config{Name: "web"}, key, 1)
 	}
 	expect(t, url, []string{"inspect", "-name", "api", "-digest", plain}, `api "alice": when last written, the bucket had 7.0 units left`, "key_digest  "+plain)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/httplimit"
 	"github.com/hybridlimit/hybridlimit/local"
 )
@@ -260,8 +261,8 @@ func (c *card) setLimit(q cardOrder) error {
 }
 
 // violations returns the fields that cannot be drawn, with the values that were sent.
-func (q cardOrder) violations(windowed bool) hybridlimit.Violations {
-	var bad hybridlimit.Violations
+func (q cardOrder) violations(windowed bool) adapter.Violations {
+	var bad adapter.Violations
 	if q.Rate < 1 || q.Rate > 100 {
 		bad.Add("rate", q.Rate, "must be 1 to 100 units")
 	}

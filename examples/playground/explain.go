@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
@@ -120,7 +121,7 @@ func classesOf(l *local.Limiter, declared []hybridlimit.Class) ([]*callClass, er
 }
 
 // checkClass returns the violation of a class that a page asks for. A card without classes has only "".
-func (c *card) checkClass(name string, bad *hybridlimit.Violations) {
+func (c *card) checkClass(name string, bad *adapter.Violations) {
 	switch {
 	case len(c.classes) == 0 && name != "":
 		bad.Add("class", name, "must be empty: the card has no classes")
@@ -191,4 +192,4 @@ func (c *card) explainClass(class *callClass, res hybridlimit.Result) string {
 	return fmt.Sprintf("Denied: the bucket is empty, also for %s. The next token comes in %s.", class.name, short(res.RetryAfter))
 }
 
-var _ hybridlimit.Classer = (*overheard)(nil)
+var _ adapter.Classer = (*overheard)(nil)

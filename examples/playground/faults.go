@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // fault is a fault of Redis that a page asks for.
@@ -22,8 +22,8 @@ const (
 	maxFor  = 60_000 // the longest outage that ends by itself, ms
 )
 
-func (q fault) violations() hybridlimit.Violations {
-	var bad hybridlimit.Violations
+func (q fault) violations() adapter.Violations {
+	var bad adapter.Violations
 	switch q.Action {
 	case "kill", "hang", "wipe", "restore":
 		if q.Ms != 0 {
@@ -161,7 +161,7 @@ func (f *fleet) withoutRedis(at time.Time) {
 // slot returns the place of a process.
 func (f *fleet) slot(number int) (*process, error) {
 	if number < 1 || number > len(f.slots) {
-		var bad hybridlimit.Violations
+		var bad adapter.Violations
 		bad.Add("process", number, fmt.Sprintf("must be 1 to %d", len(f.slots)))
 		return nil, bad.Err("playground")
 	}
@@ -200,7 +200,7 @@ func (f *fleet) intervene(number int, action string) error {
 		f.slots[number-1] = p
 		f.note(kindYou, "Process %d is started again. It has no credit before its second heartbeat.", number)
 	default:
-		var bad hybridlimit.Violations
+		var bad adapter.Violations
 		bad.Add("action", action, "must be pause, resume, crash or start")
 		return bad.Err("playground")
 	}

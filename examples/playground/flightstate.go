@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // flightState has the calls in flight of the fleet as the page shows them.
@@ -128,7 +129,7 @@ func (f *fleet) callNow(number, n int) error {
 		return err
 	}
 	if n < 1 || n > maxCalls {
-		var bad hybridlimit.Violations
+		var bad adapter.Violations
 		bad.Add("n", n, "must be 1 to 20")
 		return bad.Err("playground")
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // answers returns a handler that replies with the result of do.
@@ -99,7 +100,7 @@ func wrongType(e *json.UnmarshalTypeError) error {
 	if e.Field == "" || !number && !integer {
 		return fmt.Errorf("playground: %w: %s is of type %s", errUnreadable, cmp.Or(e.Field, "it"), e.Value)
 	}
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	switch {
 	case integer && !number:
 		return fmt.Errorf("playground: %w: %s must be a whole number, not of type %s", errUnreadable, e.Field, e.Value)

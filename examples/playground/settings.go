@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
@@ -44,8 +45,8 @@ const (
 	maxCallLoad  = 5
 )
 
-func (s settings) violations() hybridlimit.Violations {
-	var bad hybridlimit.Violations
+func (s settings) violations() adapter.Violations {
+	var bad adapter.Violations
 	refuse := func(wrong bool, field string, value any, problem string) {
 		if wrong {
 			bad.Add(field, value, problem)

@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // counts has the results of calls by source. The page shows these figures, which are counted independently of the
 // library's Stats.
 type counts struct {
-	Offered int64                         `json:"offered"`
-	Allowed [hybridlimit.NumSources]int64 `json:"allowed"`
-	Denied  [hybridlimit.NumSources]int64 `json:"denied"`
-	Errors  int64                         `json:"errors"`
-	Naive   int64                         `json:"naive"` // admitted by the naive limiter
+	Offered int64                     `json:"offered"`
+	Allowed [adapter.NumSources]int64 `json:"allowed"`
+	Denied  [adapter.NumSources]int64 `json:"denied"`
+	Errors  int64                     `json:"errors"`
+	Naive   int64                     `json:"naive"` // admitted by the naive limiter
 }
 
 // add adds d times sign, which is 1 or -1.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 //go:embed web
@@ -175,7 +176,7 @@ func (p *playground) try(w http.ResponseWriter, r *http.Request) {
 
 func (p *playground) sendRequests(c *card, r *http.Request) (v any, err error) {
 	err = with(r, func(q classRequests) error {
-		var bad hybridlimit.Violations
+		var bad adapter.Violations
 		if q.N < 1 || q.N > 100 {
 			bad.Add("n", q.N, "must be 1 to 100")
 		}

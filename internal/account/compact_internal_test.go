@@ -51,7 +51,7 @@ func TestEmptyCompact(t *testing.T) {
 // TestFallbackThatDeniesKeepsNothing checks that a denial by FallbackDenyAll changes nothing in the account. With a bucket
 // that is never used, each key would have taken 0.5 KB more while Redis is away.
 func TestFallbackThatDeniesKeepsNothing(t *testing.T) {
-	c := Conditions{Broken: true, Fallback: Fallback{Size: fallback.Size{Policy: fallback.PolicyDenyAll, Burst: 10, PerNs: 1e-9}}, Tick: 5e6}
+	c := Conditions{Broken: true, Fallback: Fallback{Size: fallback.Size{Kind: fallback.KindDenyAll, Burst: 10, PerNs: 1e-9}}, Tick: 5e6}
 	var a Account
 	if v := a.Call(&c, 1, 100); v.Action != Deny || v.Retry != c.Tick {
 		t.Errorf("%+v, want a denial for a tick", v)

@@ -17,7 +17,7 @@ func (a *Account) locally(c *Conditions, n, now int64, why Reason) Verdict {
 	}
 	f := &c.Fallback
 	deny := Verdict{Action: Deny, Source: hybridlimit.SourceFallback, Reason: LocalEmpty, Without: why, Retry: c.Tick}
-	if f.Policy == fallback.PolicyDenyAll { // the account still fits its compact form
+	if f.Kind == fallback.KindDenyAll { // the account still fits its compact form
 		deny.Reason = LocalNever
 		return deny
 	}
@@ -26,7 +26,7 @@ func (a *Account) locally(c *Conditions, n, now int64, why Reason) Verdict {
 		Action: Admit, Source: hybridlimit.SourceFallback, Reason: LocalUnits, Without: why, Sync: SyncLazily, Delay: a.queued(c, now),
 	}
 	switch {
-	case f.Policy == fallback.PolicyAllowAll:
+	case f.Kind == fallback.KindAllowAll:
 		admit.Reason = LocalAlways
 		f.Share.Lower(f.Size, f.Share.Left(f.Size, now)-float64(n), now)
 	case !f.Share.Take(f.Size, n, now):
@@ -58,7 +58,7 @@ func (a *Account) warm(c *Conditions, now int64) float64 {
 // queued returns the ns by which the fallback delays the next call that it admits.
 func (a *Account) queued(c *Conditions, now int64) int64 {
 	f := &c.Fallback
-	if !c.Bucket.Queue || f.Policy == fallback.PolicyAllowAll || f.PerNs <= 0 {
+	if !c.Bucket.Queue || f.Kind == fallback.KindAllowAll || f.PerNs <= 0 {
 		return 0
 	}
 	return int64(max(0, float64(f.Burst)-f.Share.Left(f.Size, now)) / f.PerNs)
@@ -67,7 +67,7 @@ func (a *Account) queued(c *Conditions, now int64) int64 {
 // StartFallback begins a period of fallback, unless one has begun: it lowers the share to the level of the view. A
 // share that was used in an earlier period, or by another class, may have less.
 func (a *Account) StartFallback(c *Conditions, now int64) {
-	if a.local.began || c.Fallback.Policy == fallback.PolicyDenyAll {
+	if a.local.began || c.Fallback.Kind == fallback.KindDenyAll {
 		return
 	}
 	a.local.began = true
@@ -83,10 +83,10 @@ func (a *Account) FallbackLeft(c *Conditions, now int64) float64 {
 // forecast reports whether the fallback would admit a call for one unit, and the ns until it may.
 func (a *Account) forecast(c *Conditions, now int64) (admits bool, until int64) {
 	f := &c.Fallback
-	switch f.Policy {
-	case fallback.PolicyAllowAll:
+	switch f.Kind {
+	case fallback.KindAllowAll:
 		return true, 0
-	case fallback.PolicyDenyAll:
+	case fallback.KindDenyAll:
 		return false, c.Tick
 	}
 	if a.FallbackLeft(c, now) >= float64(1+f.Floor)-fallback.Slack {

@@ -179,7 +179,7 @@ func (pl livePlan) run(seed uint64, span time.Duration) (liveOutcome, *world) {
 	t := Conditions{
 		Bucket: r.Bucket, Limit: pl.limit, Mode: pl.mode, N: int64(pl.procs), Every: defaultSyncEvery, Blind: true,
 		RTT: int64(500 * time.Microsecond), Tick: int64(tick), MaxWait: int64(defaultMaxWait), RelookIn: MaxView,
-		Fallback: Fallback{Size: fallback.Size{Policy: fallback.PolicyDenyAll}},
+		Fallback: Fallback{Size: fallback.Size{Kind: fallback.KindDenyAll}},
 	}
 	t.Credit = r.Credit(pl.mode, defaultOvershoot, defaultSyncEvery, t.N)
 	w := newWorld(t, pl.procs)

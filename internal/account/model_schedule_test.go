@@ -116,10 +116,10 @@ func (pl *modelPlan) world(m mutant) *world {
 	t := Conditions{
 		Bucket: r.Bucket, Window: r.Window, Limit: pl.limit, Mode: pl.mode, N: int64(pl.procs), Credit: pl.credit, Every: pl.every,
 		Blind: pl.blind, RTT: int64(time.Millisecond), Tick: int64(tick), MaxWait: int64(pl.maxWait),
-		RelookIn: MaxView, Fallback: Fallback{Size: fallback.Size{Policy: fallback.PolicyDenyAll}},
+		RelookIn: MaxView, Fallback: Fallback{Size: fallback.Size{Kind: fallback.KindDenyAll}},
 	}
 	if pl.outage {
-		t.Fallback = r.Fallback(fallback.PolicyShare, 0, t.N)
+		t.Fallback = r.Fallback(fallback.KindShare, 0, t.N)
 	}
 	w := newWorld(t, pl.procs)
 	pl.classes(w)
@@ -193,7 +193,7 @@ func (w *world) play(e modelEvent) {
 		p.credit = min(e.n, w.t.Credit)
 		w.void(p)
 	case evBroken:
-		p.broken = !p.broken && w.t.Fallback.Policy != fallback.PolicyDenyAll
+		p.broken = !p.broken && w.t.Fallback.Kind != fallback.KindDenyAll
 		w.void(p)
 	case evCrash:
 		w.crash(e.p % len(w.procs))

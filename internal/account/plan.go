@@ -105,10 +105,10 @@ type Fallback struct {
 // Fallback returns the size of the share of one of n processes. least is Config.FallbackFloor, in units. The burst of a
 // key's own limit may be below it. All classes of a limiter have one share, in which a class leaves its part of the
 // floor. It leaves no part of the last unit: otherwise small shares would admit nothing of the class.
-func (p *Plan) Fallback(policy fallback.Policy, least, n int64) Fallback {
+func (p *Plan) Fallback(kind fallback.Kind, least, n int64) Fallback {
 	burst := p.Burst + p.Floor
 	f := Fallback{Window: p.Window.Period * 1000, Size: fallback.Size{
-		Policy: policy, Burst: burst, PerNs: float64(p.Limit.Rate) / float64(p.Limit.Period),
+		Kind: kind, Burst: burst, PerNs: float64(p.Limit.Rate) / float64(p.Limit.Period),
 	}}
 	switch {
 	case p.Window.Period > 0:
@@ -116,7 +116,7 @@ func (p *Plan) Fallback(policy fallback.Policy, least, n int64) Fallback {
 	case p.Kind == algo.KindLog:
 		f.Period, f.Sliding = int64(p.Limit.Period), true
 	}
-	if policy == fallback.PolicyShare {
+	if kind == fallback.KindShare {
 		least = min(max(least, 1), burst)
 		n = max(n, 1)
 		part := burst / n

@@ -13,7 +13,7 @@ import (
 func newShare() fallback.Share { return fallback.OfKey{Of: fallback.New(1), Key: "k"} }
 
 // shareOf returns the conditions of an outage for one of n processes.
-func shareOf(policy fallback.Policy, l hybridlimit.Limit, n, floor int64) *Conditions {
+func shareOf(policy fallback.Kind, l hybridlimit.Limit, n, floor int64) *Conditions {
 	p := NewPlan(l)
 	c := &Conditions{Bucket: p.Bucket, Window: p.Window, Limit: l, N: n, Tick: ms, Broken: true, Fallback: p.Fallback(policy, floor, n)}
 	c.Fallback.Share = newShare()
@@ -36,26 +36,26 @@ func TestShareAdmitsItsPart(t *testing.T) {
 	five := hybridlimit.PerMinute(5)
 	for _, tc := range []struct {
 		name   string
-		policy fallback.Policy
+		policy fallback.Kind
 		limit  hybridlimit.Limit
 		n      int64
 		floor  int64
 		least  int64 // in 80 minutes, with ten calls a minute
 		most   int64
 	}{
-		{"a fifth", fallback.PolicyShare, five, 5, 0, 79, 81},
+		{"a fifth", fallback.KindShare, five, 5, 0, 79, 81},
 		// Regression: 40 processes admitted 40 times 80.
-		{"the floor raises the burst, not the rate", fallback.PolicyShare, five, 40, 1, 10, 11},
-		{"a larger floor does so too", fallback.PolicyShare, five, 40, 3, 12, 13},
-		{"the whole limit", fallback.PolicyFull, five, 5, 1, 399, 405},
-		{"everything", fallback.PolicyAllowAll, five, 5, 1, 800, 800},
-		{"nothing", fallback.PolicyDenyAll, five, 5, 1, 0, 0},
-		{"a fixed window: what does not divide is left", fallback.PolicyShare, hybridlimit.FixedWindow(11, time.Minute), 5, 0, 160, 162},
-		{"a fixed window below one unit", fallback.PolicyShare, hybridlimit.FixedWindow(5, time.Minute), 40, 0, 10, 11},
-		{"a sliding window", fallback.PolicyShare, hybridlimit.SlidingWindow(50, time.Minute), 5, 0, 640, 810},
-		{"a log", fallback.PolicyShare, hybridlimit.SlidingLog(50, time.Minute), 5, 0, 640, 810},
-		{"a log below one unit", fallback.PolicyShare, hybridlimit.SlidingLog(5, time.Minute), 40, 0, 10, 11},
-		{"a queue", fallback.PolicyShare, hybridlimit.LeakyBucket(5, time.Minute, 10), 5, 0, 79, 83},
+		{"the floor raises the burst, not the rate", fallback.KindShare, five, 40, 1, 10, 11},
+		{"a larger floor does so too", fallback.KindShare, five, 40, 3, 12, 13},
+		{"the whole limit", fallback.KindFull, five, 5, 1, 399, 405},
+		{"everything", fallback.KindAllowAll, five, 5, 1, 800, 800},
+		{"nothing", fallback.KindDenyAll, five, 5, 1, 0, 0},
+		{"a fixed window: what does not divide is left", fallback.KindShare, hybridlimit.FixedWindow(11, time.Minute), 5, 0, 160, 162},
+		{"a fixed window below one unit", fallback.KindShare, hybridlimit.FixedWindow(5, time.Minute), 40, 0, 10, 11},
+		{"a sliding window", fallback.KindShare, hybridlimit.SlidingWindow(50, time.Minute), 5, 0, 640, 810},
+		{"a log", fallback.KindShare, hybridlimit.SlidingLog(50, time.Minute), 5, 0, 640, 810},
+		{"a log below one unit", fallback.KindShare, hybridlimit.SlidingLog(5, time.Minute), 40, 0, 10, 11},
+		{"a queue", fallback.KindShare, hybridlimit.LeakyBucket(5, time.Minute, 10), 5, 0, 79, 83},
 	} {
 		if got := flood(shareOf(tc.policy, tc.limit, tc.n, tc.floor), time.Minute, 80); got < tc.least || got > tc.most {
 			t.Errorf("%s: %d in 80 minutes, want %d to %d", tc.name, got, tc.least, tc.most)
@@ -70,7 +70,7 @@ func TestShareSaysWhenToComeAgain(t *testing.T) {
 	} {
 		for _, n := range []int64{1, 5, 40} {
 			for _, step := range []int64{0, sec, 7 * sec} {
-				c := shareOf(fallback.PolicyShare, limit, n, 0)
+				c := shareOf(fallback.KindShare, limit, n, 0)
 				var a Account
 				now := sec
 				for a.Call(c, 1, now).Action == Admit {
@@ -84,7 +84,7 @@ func TestShareSaysWhenToComeAgain(t *testing.T) {
 			}
 		}
 	}
-	c := shareOf(fallback.PolicyShare, hybridlimit.PerMinute(5), 5, 0)
+	c := shareOf(fallback.KindShare, hybridlimit.PerMinute(5), 5, 0)
 	if got := new(Account).Call(c, 2, sec); got.Action == Admit || got.Retry != c.Tick {
 		t.Errorf("two units of a share of one: %+v", got)
 	}
@@ -121,7 +121,7 @@ func TestShareOutlivesAnOutage(t *testing.T) {
 		hybridlimit.TokenBucket(10, time.Minute, 10), hybridlimit.FixedWindow(10, time.Minute), hybridlimit.SlidingWindow(10, time.Minute),
 		hybridlimit.SlidingLog(10, time.Minute), hybridlimit.LeakyBucket(10, time.Minute, 10),
 	} {
-		c := shareOf(fallback.PolicyShare, limit, 2, 0)
+		c := shareOf(fallback.KindShare, limit, 2, 0)
 		var admitted int
 		for outage := range int64(20) {
 			var a Account // without a view, it knows nothing of the outage before
@@ -177,8 +177,8 @@ func TestShareSettles(t *testing.T) {
 func TestShareSettlesFairly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := hybridlimit.TokenBucket(rapid.Int64Range(1, 100).Draw(t, "rate"), time.Second, rapid.Int64Range(1, 50).Draw(t, "burst"))
-		policy := rapid.SampledFrom([]fallback.Policy{
-			fallback.PolicyShare, fallback.PolicyFull, fallback.PolicyAllowAll, fallback.PolicyDenyAll,
+		policy := rapid.SampledFrom([]fallback.Kind{
+			fallback.KindShare, fallback.KindFull, fallback.KindAllowAll, fallback.KindDenyAll,
 		}).Draw(t, "policy")
 		c := shareOf(policy, l, rapid.Int64Range(1, 60).Draw(t, "n"), rapid.Int64Range(0, 1).Draw(t, "floor"))
 		var a Account
@@ -195,7 +195,7 @@ func TestShareSettlesFairly(t *testing.T) {
 		if owed < 0 || owed > admitted || owed > c.Fallback.Burst {
 			t.Fatalf("owes %d of %d admitted, share %d", owed, admitted, c.Fallback.Burst)
 		}
-		if policy != fallback.PolicyAllowAll && moved == 0 && owed != admitted {
+		if policy != fallback.KindAllowAll && moved == 0 && owed != admitted {
 			t.Fatalf("owes %d of %d although nothing was refilled", owed, admitted)
 		}
 	})

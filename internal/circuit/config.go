@@ -3,7 +3,7 @@ package circuit
 import (
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/breaker"
 )
 
@@ -34,8 +34,8 @@ func setDefault[T comparable](field *T, value T) {
 
 // Violations returns every invalid field of c. It puts prefix before the name of
 // each field ("HubConfig.Breaker."), for a Config inside another one.
-func Violations(c breaker.Config, prefix string) hybridlimit.Violations {
-	var bad hybridlimit.Violations
+func Violations(c breaker.Config, prefix string) adapter.Violations {
+	var bad adapter.Violations
 	c = withDefaults(c)
 	if c.Failures < 0 {
 		bad.Add(prefix+"Failures", c.Failures, "must not be negative")

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // Class is a class of a limiter. The zero Class is the only one of a limiter without classes.
@@ -44,7 +45,7 @@ func (s Set) Find(pkg, limiter, name string) (place int, err error) {
 	if i := s.index(name); i >= 0 {
 		return i, nil
 	}
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.Add("name", name, fmt.Sprintf("is no class of limiter %q", limiter))
 	return 0, bad.Err(pkg + ": Class")
 }

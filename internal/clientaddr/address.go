@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/clientkey"
 )
 
@@ -47,7 +47,7 @@ func (a Address) Checked(pkg string) (Address, error) {
 	if a.IPv6Bits == 0 {
 		a.IPv6Bits = Peer.IPv6Bits
 	}
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	if a.Header != XForwardedFor && a.Header != Forwarded {
 		bad.Add("IPConfig.Header", a.Header, "must be X-Forwarded-For or Forwarded")
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // Must panics if an argument of the function of is not ok. of has its package and
@@ -12,14 +13,14 @@ func Must(of string, ok bool, argument string, value any, problem string) {
 	if ok {
 		return
 	}
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.Add(argument, value, problem)
 	panic(bad.Err(of))
 }
 
 // MustSecret panics if the secret has a wrong length.
 func MustSecret(of string, secret hybridlimit.Secret) {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.AddSecret("secret", secret)
 	if err := bad.Err(of); err != nil {
 		panic(err)

@@ -2,33 +2,33 @@ package fallback
 
 import "fmt"
 
-// Policy is the way in which a limiter decides without Redis: see hybrid.Fallback.
-type Policy uint8
+// Kind is the way in which a limiter decides without Redis: see hybrid.Fallback.
+type Kind uint8
 
-// The policies.
+// The kinds.
 const (
-	PolicyShare Policy = iota
-	PolicyFull
-	PolicyAllowAll
-	PolicyDenyAll
+	KindShare Kind = iota
+	KindFull
+	KindAllowAll
+	KindDenyAll
 
-	policies
+	kinds
 )
 
-// Valid reports whether p is a policy.
-func (p Policy) Valid() bool { return p < policies }
+// Valid reports whether k is a kind.
+func (k Kind) Valid() bool { return k < kinds }
 
 // String returns "share", "full", "allow_all" or "deny_all".
-func (p Policy) String() string {
-	if p.Valid() {
-		return [...]string{"share", "full", "allow_all", "deny_all"}[p]
+func (k Kind) String() string {
+	if k.Valid() {
+		return [...]string{"share", "full", "allow_all", "deny_all"}[k]
 	}
-	return fmt.Sprintf("Fallback(%d)", uint8(p))
+	return fmt.Sprintf("Fallback(%d)", uint8(k))
 }
 
 // Size is the size of a share. A share takes over each change of it.
 type Size struct {
-	Policy  Policy  // of the limiter
+	Kind    Kind    // of the limiter
 	Burst   int64   // units; the largest level, at least 1
 	PerNs   float64 // units that come back each ns
 	Period  int64   // ns, of a window or a log; 0: the share is a bucket
@@ -40,7 +40,7 @@ type Size struct {
 
 // Counts reports whether the share decides, so that it can become empty.
 func (s Size) Counts() bool {
-	return (s.Policy == PolicyShare || s.Policy == PolicyFull) && s.PerNs > 0
+	return (s.Kind == KindShare || s.Kind == KindFull) && s.PerNs > 0
 }
 
 // counters reports whether the share is a pair of counters.

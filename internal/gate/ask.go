@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // Gate asks the limits of one adapter.
 type Gate struct {
-	joint    hybridlimit.Joint // asks all limits without Brings together; nil: they are asked in turn
+	joint    adapter.Joint // asks all limits without Brings together; nil: they are asked in turn
 	failOpen bool
 	Log      *Log // of all requests that are not decided normally
 	Holds    bool // requests may hold permits while they run: call Release

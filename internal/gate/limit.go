@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // DefaultName is the name of a policy without a name.
@@ -37,7 +38,7 @@ func (l *Limit) PolicyName() (name string, known bool) {
 	if l.Name != "" {
 		return l.Name, true
 	}
-	d, ok := l.Limiter.(hybridlimit.Describer)
+	d, ok := l.Limiter.(adapter.Describer)
 	if !ok {
 		return "", false
 	}
@@ -100,7 +101,7 @@ func PartsOf[R any](ctx context.Context, r R, limits []Reader[R], classes bool, 
 }
 
 // CheckedConfig appends the violations of the fields that the Configs of the adapters share.
-func CheckedConfig(bad *hybridlimit.Violations, failure, most uint8, shedder hybridlimit.Shedder, classes bool, jitter float64) {
+func CheckedConfig(bad *adapter.Violations, failure, most uint8, shedder hybridlimit.Shedder, classes bool, jitter float64) {
 	if failure > most {
 		bad.Add("Config.Failure", failure, "must be FailClosed or FailOpen")
 	}
@@ -117,7 +118,7 @@ func CheckedConfig(bad *hybridlimit.Violations, failure, most uint8, shedder hyb
 
 // CheckedKey appends the violations of the key of limits[i]. passes reports whether the adapter admits requests without
 // a key, which it calls what.
-func CheckedKey(bad *hybridlimit.Violations, i int, hasKey, required, passes bool, what string) {
+func CheckedKey(bad *adapter.Violations, i int, hasKey, required, passes bool, what string) {
 	if !hasKey {
 		bad.Add(fmt.Sprintf("limits[%d].Key", i), nil, "is required")
 	}
@@ -127,7 +128,7 @@ func CheckedKey(bad *hybridlimit.Violations, i int, hasKey, required, passes boo
 }
 
 // Checked appends the violations of limits to bad: of Limiter, Of and Name.
-func Checked(bad *hybridlimit.Violations, limits []Limit) {
+func Checked(bad *adapter.Violations, limits []Limit) {
 	if len(limits) == 0 {
 		bad.Add("limits", "none", "must be at least one")
 	}
@@ -150,7 +151,7 @@ func Checked(bad *hybridlimit.Violations, limits []Limit) {
 			}
 			of = i
 		}
-		if l.Name != "" && !hybridlimit.CheckName(l.Name) {
+		if l.Name != "" && !adapter.CheckName(l.Name) {
 			bad.Add(field("Name"), l.Name, "must match [A-Za-z0-9_.-]{1,128}")
 		}
 		if len(limits) == 1 || l.Limiter == nil && l.Name == "" {
@@ -158,7 +159,7 @@ func Checked(bad *hybridlimit.Violations, limits []Limit) {
 		}
 		name, known := l.PolicyName()
 		if !known {
-			bad.Add(field("Name"), l.Name, "must be set because there are several limits and this limiter has no name (hybridlimit.Describer)")
+			bad.Add(field("Name"), l.Name, "must be set because there are several limits and this limiter has no name (adapter.Describer)")
 			continue
 		}
 		if first, twice := names[name]; twice {
@@ -202,12 +203,12 @@ func (l *Limit) turn() int {
 }
 
 // jointOf returns the limiter that can ask all limiters of rates without Brings together, or nil.
-func jointOf(limits []Limit) hybridlimit.Joint {
+func jointOf(limits []Limit) adapter.Joint {
 	limits = slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return l.Brings || l.Holds() })
 	if len(limits) < 2 {
 		return nil
 	}
-	joint, ok := limits[0].Limiter.(hybridlimit.Joint)
+	joint, ok := limits[0].Limiter.(adapter.Joint)
 	if !ok {
 		return nil
 	}
@@ -281,7 +282,7 @@ func (p *Part) limited() Limited {
 
 // Class returns the limiter for the requests of a class, or nil if the limiter has no classes.
 func (l *Limit) Class(name string) hybridlimit.Limiter {
-	if c, ok := l.Limiter.(hybridlimit.Classer); ok {
+	if c, ok := l.Limiter.(adapter.Classer); ok {
 		return c.ForClass(name)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 )
 
 // Check adds a violation if a Config may not have this LimitRefresh.
-func Check(bad *hybridlimit.Violations, every time.Duration) {
+func Check(bad *adapter.Violations, every time.Duration) {
 	switch {
 	case every < 0:
 		bad.Add("Config.LimitRefresh", every, "must not be negative; hybridlimit.Never means never")

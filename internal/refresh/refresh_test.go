@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // TestNext checks that a deadline comes after half to the whole of the interval, and that notes leave it alone.
@@ -64,7 +65,7 @@ func TestCheck(t *testing.T) {
 	for every, want := range map[time.Duration]string{
 		-1: "must not be negative", time.Millisecond: "must be at least 10ms, or 0 for 1m0s", 0: "", Shortest: "", hybridlimit.Never: "",
 	} {
-		var bad hybridlimit.Violations
+		var bad adapter.Violations
 		Check(&bad, every)
 		err := bad.Err("x")
 		switch {

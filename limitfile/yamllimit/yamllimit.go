@@ -34,7 +34,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/yamlbound"
 	"github.com/hybridlimit/hybridlimit/limitfile"
 )
@@ -78,7 +78,7 @@ func Parse(name string, data []byte) (*limitfile.File, error) {
 
 // problem returns an error with one violation.
 func problem(name string, line int, value, text string) error {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.Add(fmt.Sprint(name, ":", line), value, text)
 	return bad.Err("limitfile")
 }

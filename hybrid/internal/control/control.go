@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
@@ -31,7 +32,7 @@ type Config struct {
 	Name          string
 	InFlight      bool // the limits count calls in flight
 	Mode          account.Mode
-	Fallback      fallback.Policy
+	Fallback      fallback.Kind
 	FallbackFloor int64 // of a limiter of rates
 	Shadow        bool
 	LimitFor      func(key string) hybridlimit.Limit // nil: none
@@ -99,7 +100,7 @@ func (c *Control) Mode() account.Mode { return c.live.Load().mode }
 func (c *Control) Exact() bool { return c.cfg.Mode == account.ModeExact }
 
 // Fallback returns the fallback in force.
-func (c *Control) Fallback() fallback.Policy { return c.live.Load().fallback }
+func (c *Control) Fallback() fallback.Kind { return c.live.Load().fallback }
 
 // Shadowed turns the denial of a limit in shadow into an admission.
 func (c *Control) Shadowed(res hybridlimit.Result, n int64) hybridlimit.Result {
@@ -179,7 +180,7 @@ func (v *View) OfClass(limit hybridlimit.Limit) hybridlimit.Limit {
 // a limiter with classes has no log. Limits that count nothing fit all.
 func (c *Control) Fits(limit hybridlimit.Limit) error { return c.fits(limit).Err("hybrid") }
 
-func (c *Control) fits(limit hybridlimit.Limit) (bad hybridlimit.Violations) {
+func (c *Control) fits(limit hybridlimit.Limit) (bad adapter.Violations) {
 	have := c.views[0].plan.Load().Counts
 	counts := hybridlimit.Limit{Algorithm: have}
 	switch {
@@ -199,14 +200,14 @@ func (c *Control) fits(limit hybridlimit.Limit) (bad hybridlimit.Violations) {
 const InFlight = "counts calls in flight, and this is a rate limiter: use Hub.Concurrency, or NewConcurrency of package local for one process"
 
 // AddInFlight appends the violation of a limit of calls in flight. field names the limit.
-func AddInFlight(bad *hybridlimit.Violations, field string, limit hybridlimit.Limit) {
+func AddInFlight(bad *adapter.Violations, field string, limit hybridlimit.Limit) {
 	if limit.Algorithm == hybridlimit.AlgConcurrent {
 		bad.Add(field+".Algorithm", limit.Algorithm, InFlight)
 	}
 }
 
 // AddRate appends the violation of a rate where a limit of calls in flight must be. field names the limit.
-func AddRate(bad *hybridlimit.Violations, field string, limit hybridlimit.Limit) {
+func AddRate(bad *adapter.Violations, field string, limit hybridlimit.Limit) {
 	if limit.Algorithm != hybridlimit.AlgConcurrent && !account.Static(limit) {
 		bad.Add(field+".Algorithm", limit.Algorithm, "must be concurrent, unlimited or blocked: this limiter counts calls in flight")
 	}

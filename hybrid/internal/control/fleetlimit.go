@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -28,8 +29,8 @@ const parts = 10_000
 func (f FleetLimit) all() bool { return f.Part == 0 || f.Part == 1 }
 
 // Violations returns the violations. The zero FleetLimit is valid.
-func (f FleetLimit) Violations() hybridlimit.Violations {
-	var bad hybridlimit.Violations
+func (f FleetLimit) Violations() adapter.Violations {
+	var bad adapter.Violations
 	if f.Limit != None {
 		bad.AddLimit(f.Limit)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -134,7 +135,7 @@ func (c *Control) SetLimit(limit hybridlimit.Limit) error {
 	if c.Closed.Load() {
 		return hybridlimit.ErrClosed
 	}
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.AddLimit(limit)
 	if floor := c.cfg.FallbackFloor; floor > limit.BurstSize() && !account.Static(limit) {
 		bad.Add("Limit.Burst", limit.BurstSize(), fmt.Sprintf("must not be below Config.FallbackFloor (%d)", floor))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
@@ -16,21 +17,21 @@ type Settings struct {
 	Keys     map[string]hybridlimit.Limit
 	Shadow   *bool
 	Mode     *account.Mode
-	Fallback *fallback.Policy
+	Fallback *fallback.Kind
 }
 
 // live is the part of a limiter's configuration, other than limits, that may change while it runs.
 type live struct {
 	mode     account.Mode
-	fallback fallback.Policy
+	fallback fallback.Kind
 	shadow   bool
 	keys     map[string]hybridlimit.Limit
 	keyed    bool // there are keys, or were: some may still have their limits
 }
 
 // Violations returns the violations that can be seen without the limiter.
-func (s Settings) Violations() hybridlimit.Violations {
-	var bad hybridlimit.Violations
+func (s Settings) Violations() adapter.Violations {
+	var bad adapter.Violations
 	if s.Limit != None {
 		bad.AddLimit(s.Limit)
 	}
@@ -49,8 +50,8 @@ func (s Settings) Violations() hybridlimit.Violations {
 }
 
 // Misfits returns the violations of valid settings that this limiter cannot adopt.
-func (c *Control) Misfits(s Settings) hybridlimit.Violations {
-	var bad hybridlimit.Violations
+func (c *Control) Misfits(s Settings) adapter.Violations {
+	var bad adapter.Violations
 	misfit := func(field string, limit hybridlimit.Limit) {
 		switch {
 		case len(c.fits(limit)) == 0:

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/census"
 	"github.com/hybridlimit/hybridlimit/internal/sometimes"
@@ -38,14 +39,14 @@ func ParseSwitch(text string) (Switch, error) {
 			return Switch(s), nil
 		}
 	}
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.Add("Switch", text, `must be "normal", "shadow", "local_only", "allow_all" or "deny_all"`)
 	return 0, bad.Err("hybrid")
 }
 
 // Check returns an error for a number that is no switch.
 func (s Switch) Check() error {
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	if s >= numSwitches {
 		bad.Add("Switch", s, "is not a switch")
 	}

@@ -208,20 +208,20 @@ func are(n int64) string {
 // keys.Terms.WithoutMemory.
 func (x *Explanation) explainOverflow(why string) {
 	const full = "the fallback (%v) decides since %s, and memory is full of keys that owe: there is none to count this one in"
-	policy, t := x.control.Fallback(), x.Conditions.Fallback
+	kind, t := x.control.Fallback(), x.Conditions.Fallback
 	if !t.Counts() {
-		if policy == fallback.PolicyAllowAll {
-			x.allow(hybridlimit.SourceFallback, full, policy, why)
+		if kind == fallback.KindAllowAll {
+			x.allow(hybridlimit.SourceFallback, full, kind, why)
 		} else {
-			x.deny(hybridlimit.SourceFallback, x.Now+int64(x.terms.SyncInterval), full, policy, why)
+			x.deny(hybridlimit.SourceFallback, x.Now+int64(x.terms.SyncInterval), full, kind, why)
 		}
 		return
 	}
 	left := t.Share.Left(t.Size, x.Now)
 	const some = full + ", and of its share of %d units %v are left"
 	if left >= float64(1+t.Floor)-fallback.Slack {
-		x.allow(hybridlimit.SourceFallback, some, policy, why, t.Burst, rounded(left))
+		x.allow(hybridlimit.SourceFallback, some, kind, why, t.Burst, rounded(left))
 		return
 	}
-	x.deny(hybridlimit.SourceFallback, x.Now+t.Share.Wait(t.Size, 1, x.Now), some, policy, why, t.Burst, rounded(left))
+	x.deny(hybridlimit.SourceFallback, x.Now+t.Share.Wait(t.Size, 1, x.Now), some, kind, why, t.Burst, rounded(left))
 }

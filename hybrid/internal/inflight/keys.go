@@ -67,10 +67,10 @@ func (w *waitingCall) end(e *entry, state waitState, source hybridlimit.Source) 
 	close(w.ready)
 }
 
-// tag returns the tag of a key. It calls Config.Subject.
+// tag returns the tag of a key. It calls Config.TagBy.
 func (l *Limiter) tag(key string) int {
-	if l.Subject != nil {
-		key = l.Subject(key)
+	if l.TagBy != nil {
+		key = l.TagBy(key)
 	}
 	return l.members.env.Names.Tag(key)
 }
@@ -224,11 +224,11 @@ func (l *Limiter) Beat() {
 // answer. While Redis learns, other processes may hold all permits.
 func (l *Limiter) share(c *permits.Conditions) int64 {
 	switch l.control.Fallback() {
-	case fallback.PolicyFull:
+	case fallback.KindFull:
 		return c.Limit
-	case fallback.PolicyAllowAll:
+	case fallback.KindAllowAll:
 		return math.MaxInt64 / 2
-	case fallback.PolicyDenyAll:
+	case fallback.KindDenyAll:
 		return 0
 	}
 	share := permits.Share(c.Limit, c.Procs)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
@@ -27,7 +28,7 @@ type Config struct {
 	MaxKeys     int64
 	MaxKeyBytes int
 	Floor       int64 // FallbackFloor
-	Subject     func(key string) string
+	TagBy       func(key string) string
 }
 
 // Limiter implements hybrid.ConcurrencyLimiter, which has the comments of its methods.
@@ -147,7 +148,7 @@ func (l *Limiter) check(key string, n int64) error {
 	if l.control.Closed.Load() {
 		return hybridlimit.ErrClosed
 	}
-	return hybridlimit.CheckRequest(key, n, l.MaxKeyBytes)
+	return adapter.CheckRequest(key, n, l.MaxKeyBytes)
 }
 
 // decide completes the answer to a call of n permits, and counts it. e has the permits of a call that is admitted; nil:
@@ -184,7 +185,7 @@ func (l *Limiter) limitOf(key string) (most int64, own bool, err error) {
 	if !own {
 		return limit.BurstSize(), false, nil
 	}
-	var bad hybridlimit.Violations
+	var bad adapter.Violations
 	bad.AddLimit(limit)
 	control.AddRate(&bad, "Limit", limit)
 	if err := bad.Err("hybrid"); err != nil {

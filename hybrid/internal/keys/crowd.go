@@ -48,7 +48,7 @@ func (t *Terms) FromOverflow(key string, at Place, r *account.Plan, n int64) acc
 	v := account.Verdict{Action: account.Deny, Source: hybridlimit.SourceFallback, Retry: int64(t.SyncInterval)}
 	f := t.Share(r, t.Fleet.Size())
 	f.Ends = t.Clocks.WindowEnd(at.Tag, r.Window.Period, now)
-	if f.Policy == fallback.PolicyAllowAll {
+	if f.Kind == fallback.KindAllowAll {
 		v.Action, v.Retry = account.Admit, 0
 	}
 	if !f.Counts() {

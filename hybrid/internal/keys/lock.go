@@ -37,11 +37,11 @@ func (t *Terms) PlaceUnder(key string, given *account.Plan) (Place, error) {
 
 // Slot adds the key and its tag.
 func (t *Terms) Slot(at Place, key string) Place {
-	subject := key
-	if t.Subject != nil {
-		subject = t.Subject(key)
+	by := key
+	if t.TagBy != nil {
+		by = t.TagBy(key)
 	}
-	at.Key, at.Tag = key, t.Names.Tag(subject)
+	at.Key, at.Tag = key, t.Names.Tag(by)
 	return at
 }
 

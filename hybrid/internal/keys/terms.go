@@ -53,7 +53,7 @@ type Config struct {
 	MaxWait       time.Duration
 	FallbackFloor int64
 	LogDenials    time.Duration
-	Subject       func(key string) string
+	TagBy         func(key string) string
 }
 
 // Conditions returns the conditions of an event of a key. Entry.Conditions adds the conditions that depend on the tag.

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 
@@ -11,9 +12,9 @@ import (
 type Counts struct {
 	Born      int64 // ns on the hub's clock; set once
 	Words     [account.BudgetKinds]wordCount
-	shown     [2][hybridlimit.NumSources]atomic.Int64 // the largest counts that tally returned
-	Allowed   [hybridlimit.NumSources]atomic.Int64
-	denied    [hybridlimit.NumSources]atomic.Int64
+	shown     [2][adapter.NumSources]atomic.Int64 // the largest counts that tally returned
+	Allowed   [adapter.NumSources]atomic.Int64
+	denied    [adapter.NumSources]atomic.Int64
 	Admitted  atomic.Int64 // units
 	Acked     atomic.Int64 // owed units that Redis acknowledged
 	Debited   atomic.Int64 // units granted or leased by Redis
@@ -83,8 +84,8 @@ func (c *Counts) Book(b account.Books) {
 
 // Tally returns the decisions by source, and the units admitted. A call of several units counts once all of its units
 // are known. Until then tally returns the last count, so that a count never falls.
-func (c *Counts) Tally() (allowed, denied [hybridlimit.NumSources]int64, admitted int64) {
-	for src := range hybridlimit.NumSources {
+func (c *Counts) Tally() (allowed, denied [adapter.NumSources]int64, admitted int64) {
+	for src := range adapter.NumSources {
 		allowed[src], denied[src] = c.Allowed[src].Load(), c.denied[src].Load()
 	}
 	admitted = c.Admitted.Load()
@@ -98,7 +99,7 @@ func (c *Counts) Tally() (allowed, denied [hybridlimit.NumSources]int64, admitte
 			admitted += units
 		}
 	}
-	for src := range hybridlimit.NumSources {
+	for src := range adapter.NumSources {
 		allowed[src], denied[src] = rise(&c.shown[0][src], allowed[src]), rise(&c.shown[1][src], denied[src])
 	}
 	return allowed, denied, admitted
@@ -107,7 +108,7 @@ func (c *Counts) Tally() (allowed, denied [hybridlimit.NumSources]int64, admitte
 // Decisions returns the number of decisions by all sources.
 func (c *Counts) Decisions() (total int64) {
 	allowed, denied, _ := c.Tally()
-	for src := range hybridlimit.NumSources {
+	for src := range adapter.NumSources {
 		total += allowed[src] + denied[src]
 	}
 	return total

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
@@ -66,7 +67,7 @@ func TestAllowJointIsAllOrNothing(t *testing.T) {
 				rdb := redistest.NewBubble(t).Client(nil)
 				limiter := k.place(t, rdb)
 				wide, narrow := limiter("wide", hybridlimit.PerHour(5), nil), limiter("narrow", hybridlimit.PerHour(2), nil)
-				joint := wide.(hybridlimit.Joint)
+				joint := wide.(adapter.Joint)
 				if !joint.Joins(narrow) || !joint.Joins(wide) {
 					t.Error("limiters of one place do not join")
 				}
@@ -104,7 +105,7 @@ func TestAllowJointTellsOfEach(t *testing.T) {
 				limiter := k.place(t, redistest.NewBubble(t).Client(nil))
 				five, two := limiter("five", hybridlimit.PerHour(5), nil), limiter("two", hybridlimit.PerHour(2), nil)
 				free, never := limiter("free", hybridlimit.Unlimited(), nil), limiter("never", hybridlimit.Blocked(), nil)
-				joint := five.(hybridlimit.Joint)
+				joint := five.(adapter.Joint)
 				call := func(asks ...hybridlimit.Ask) (hybridlimit.Result, []hybridlimit.Ask) {
 					t.Helper()
 					for i := range asks {
@@ -178,7 +179,7 @@ func TestLimitersThatDoNotJoin(t *testing.T) {
 			all = append(all, k.place(t, rdb)("api", hybridlimit.PerSecond(10), nil), k.place(t, other)("api", hybridlimit.PerSecond(10), nil))
 		}
 		for i, l := range all {
-			joint := l.(hybridlimit.Joint)
+			joint := l.(adapter.Joint)
 			for j, o := range all {
 				want := i == j || i < 2 && j < 2 // local joins any local
 				if got := joint.Joins(o); got != want {
@@ -217,7 +218,7 @@ func TestNilLimitersAreNamed(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			joint := l.(hybridlimit.Joint)
+			joint := l.(adapter.Joint)
 			for name, none := range nils {
 				if joint.Joins(none) {
 					t.Errorf("%s joins a limiter that is nil (%s)", k.name, name)
@@ -278,8 +279,8 @@ func TestPolicyIsWhatIsEnforced(t *testing.T) {
 				})
 				expect := func(l hybridlimit.Limiter, key, name string, limit hybridlimit.Limit) {
 					t.Helper()
-					got := l.(hybridlimit.Describer).Policy(key)
-					if got != (hybridlimit.Policy{Name: name, Limit: limit}) || l.(hybridlimit.Describer).Name() != name {
+					got := l.(adapter.Describer).Policy(key)
+					if got != (hybridlimit.Policy{Name: name, Limit: limit}) || l.(adapter.Describer).Name() != name {
 						t.Errorf("%s: %+v, want %s", key, got, limit)
 					}
 					if res, err := l.Allow(t.Context(), key); err != nil || res.Limit != limit.BurstSize() || res.Policy != name {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // reference is a limiter that is simple enough to be correct: one map, one lock, and
@@ -63,7 +64,7 @@ func (r *reference) decide(ctx context.Context, key string, n int64, what kind, 
 		}
 		return hybridlimit.Result{}, hybridlimit.ErrClosed
 	}
-	switch err := hybridlimit.CheckRequest(key, n, 0); {
+	switch err := adapter.CheckRequest(key, n, 0); {
 	case errors.Is(err, hybridlimit.ErrCost) && is("takes any cost"):
 	case errors.Is(err, hybridlimit.ErrKeyTooLong) && is("takes any key"):
 	case err != nil && is("charges bad input"):

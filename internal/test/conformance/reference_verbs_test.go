@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // convert changes a state to another limit. The units left stay, capped at the new burst.
@@ -113,7 +114,7 @@ func (r *reference) giveBack(key string, n int64) {
 }
 
 func (r *reference) Refund(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
-	err := hybridlimit.CheckRequest(key, n, 0)
+	err := adapter.CheckRequest(key, n, 0)
 	if err == nil && r.faulty != "refunds nothing" {
 		r.giveBack(key, n)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // windowed is a fixed window or a sliding log that is simple enough to be correct: a list
@@ -80,7 +81,7 @@ func (w *windowed) answer(key string, n int64) (hybridlimit.Result, *admitted, e
 	if w.closed {
 		return hybridlimit.Result{}, nil, hybridlimit.ErrClosed
 	}
-	if err := hybridlimit.CheckRequest(key, n, 0); err != nil {
+	if err := adapter.CheckRequest(key, n, 0); err != nil {
 		return hybridlimit.Result{}, nil, err
 	}
 	now := time.Now()
@@ -147,7 +148,7 @@ func (w *windowed) Reserve(_ context.Context, key string, n int64) (*hybridlimit
 func (w *windowed) Refund(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := hybridlimit.CheckRequest(key, n, 0); err != nil {
+	if err := adapter.CheckRequest(key, n, 0); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	list, _ := w.counting(key)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // Spec describes the limiter under test and the strength of its promises. The zero value of each choice is the weaker
@@ -41,7 +42,7 @@ type Spec struct {
 	Bucket func(rate int64, per time.Duration, burst int64) hybridlimit.Limit
 	// Policy is the required Policy of every Result.
 	Policy string
-	// MaxKeyBytes is the length of the longest key that the limiter accepts. Zero: hybridlimit.DefaultMaxKeyBytes.
+	// MaxKeyBytes is the length of the longest key that the limiter accepts. Zero: adapter.DefaultMaxKeyBytes.
 	MaxKeyBytes int
 	// Exact promises that the limiter admits every unit that the key has left, and that Remaining is their number. If
 	// it is false, the suite requires only the first unit of an unused key.
@@ -102,7 +103,7 @@ func (s Spec) withDefaults() Spec {
 		s.Bucket = hybridlimit.TokenBucket
 	}
 	if s.MaxKeyBytes == 0 {
-		s.MaxKeyBytes = hybridlimit.DefaultMaxKeyBytes
+		s.MaxKeyBytes = adapter.DefaultMaxKeyBytes
 	}
 	if s.Tick == 0 {
 		s.Tick = time.Microsecond

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
@@ -109,7 +110,7 @@ func (s *subject) check(key string, n int64, res hybridlimit.Result) {
 	if res.Policy != s.spec.Policy {
 		bad("Policy must be %q", s.spec.Policy)
 	}
-	if res.Source == hybridlimit.SourceUnknown || int(res.Source) >= hybridlimit.NumSources {
+	if res.Source == hybridlimit.SourceUnknown || int(res.Source) >= adapter.NumSources {
 		bad("Source must be known")
 	}
 	s.count(key, res)

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/httplimit"
 	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 	_ "github.com/hybridlimit/hybridlimit/internal/test/rapidseed"
@@ -84,7 +85,7 @@ func TestFieldsAreOfTheGrammar(t *testing.T) {
 		for i := range rapid.IntRange(1, 3).Draw(t, "limits") {
 			res := hybridlimit.Result{
 				Limit: units.Draw(t, "limit"), Remaining: units.Draw(t, "remaining"), ResetAfter: drawDuration(t, "reset"),
-				Source: hybridlimit.Source(rapid.IntRange(0, hybridlimit.NumSources-1).Draw(t, "source")),
+				Source: hybridlimit.Source(rapid.IntRange(0, adapter.NumSources-1).Draw(t, "source")),
 				Policy: rapid.OneOf(rapid.SampledFrom([]string{"", "api", `q"\uote`, "naïve", "new\nline"}), rapid.String()).Draw(t, "policy"),
 			}
 			if res.Allowed = rapid.Bool().Draw(t, "allowed"); !res.Allowed {

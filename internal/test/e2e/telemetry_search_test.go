@@ -25,6 +25,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/limitfile"
@@ -170,7 +171,7 @@ func closedSets(found map[string]family) map[string][]string {
 		"rate_limiting_result":    {"allowed", "denied"},
 		"rate_limiting_unit_fate": found["rate_limiting_units_total"].labels["rate_limiting_unit_fate"], // all are exported, also those with value 0
 	}
-	for i := range hybridlimit.NumSources {
+	for i := range adapter.NumSources {
 		sets["rate_limiting_source"] = append(sets["rate_limiting_source"], hybridlimit.Source(i).String())
 	}
 	return sets

@@ -30,6 +30,7 @@ const (
 // one, is a decision about the dependencies of the library and of its users.
 var product = map[string]rule{
 	".":                  {},
+	"adapter":            {inside: []string{"."}}, // for authors of limiters and adapters
 	"internal/algo":      {inside: []string{"."}},
 	"internal/account":   {inside: []string{".", "internal/algo", "internal/fallback"}}, // pure: purity_test.go
 	"internal/fallback":  {outside: []string{lru, xtime}},
@@ -38,22 +39,22 @@ var product = map[string]rule{
 	"internal/census":    {},
 	"internal/groups":    {},
 	"internal/waiting":   {inside: []string{"."}},
-	"internal/classes":   {inside: []string{"."}},
+	"internal/classes":   {inside: []string{".", "adapter"}},
 	"internal/shards":    {},
-	"internal/refresh":   {inside: []string{"."}},
+	"internal/refresh":   {inside: []string{".", "adapter"}},
 	"internal/respguard": {},
 	"internal/clock":     {},
 	"internal/wire":      {inside: []string{".", "internal/algo", "internal/permits"}},
 	"lua":                {inside: []string{"."}}, // for programs without the Redis client of this module
-	"local":              {inside: []string{".", "internal/algo", "internal/classes", "internal/refresh", "internal/shards", "internal/waiting"}, outside: []string{lru, xxhash}},
+	"local":              {inside: []string{".", "adapter", "internal/algo", "internal/classes", "internal/refresh", "internal/shards", "internal/waiting"}, outside: []string{lru, xxhash}},
 	"breaker":            {},
-	"internal/circuit":   {inside: []string{".", "breaker"}, outside: []string{gobreaker, redisClient}},
+	"internal/circuit":   {inside: []string{".", "adapter", "breaker"}, outside: []string{gobreaker, redisClient}},
 	"internal/runner": {
 		inside:  []string{".", "internal/algo", "internal/circuit", "internal/permits", "internal/respguard", "internal/sometimes", "internal/wire", "lua"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"global": {
-		inside:  []string{".", "breaker", "internal/algo", "internal/circuit", "internal/runner", "internal/waiting", "internal/wire", "lua"},
+		inside:  []string{".", "adapter", "breaker", "internal/algo", "internal/circuit", "internal/runner", "internal/waiting", "internal/wire", "lua"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"sync": { // no limiter
@@ -61,12 +62,12 @@ var product = map[string]rule{
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"hybrid/internal/tell": {
-		inside:  []string{".", "breaker", "internal/account", "internal/sometimes", "internal/wire", "lua", "sync"},
+		inside:  []string{".", "adapter", "breaker", "internal/account", "internal/sometimes", "internal/wire", "lua", "sync"},
 		outside: []string{redisClient, xtime, otel, xxhash},
 	},
 	"hybrid/internal/control": {
 		inside: []string{
-			".", "internal/account", "internal/algo", "internal/census", "internal/classes", "internal/clock", "internal/fallback", "internal/refresh",
+			".", "adapter", "internal/account", "internal/algo", "internal/census", "internal/classes", "internal/clock", "internal/fallback", "internal/refresh",
 			"internal/sometimes", "internal/wire", "lua", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, xtime, otel, xxhash},
@@ -80,7 +81,7 @@ var product = map[string]rule{
 	},
 	"hybrid/internal/inflight": {
 		inside: []string{
-			".", "internal/account", "internal/algo", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits", "internal/runner", "internal/wire", "lua",
+			".", "adapter", "internal/account", "internal/algo", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits", "internal/runner", "internal/wire", "lua",
 			"sync", "hybrid/internal/control", "hybrid/internal/member", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, xtime, otel, xxhash},
@@ -108,7 +109,7 @@ var product = map[string]rule{
 	},
 	"hybrid": {
 		inside: []string{
-			".", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
+			".", "adapter", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
 			"internal/groups", "internal/classes", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
 			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/direct", "hybrid/internal/explain",
 			"hybrid/internal/inflight", "hybrid/internal/keys", "hybrid/internal/member", "hybrid/internal/tell",
@@ -118,14 +119,14 @@ var product = map[string]rule{
 	"hybrid/debug":             {inside: []string{".", "clientkey", "hybrid"}}, // an adapter, so that hybrid does not import net/http
 	"internal/ratelimitheader": {inside: []string{"."}},
 	"clientkey":                {inside: []string{"."}},
-	"internal/clientaddr":      {inside: []string{".", "clientkey"}},                                  // shared with the module grpclimit
-	"internal/gate":            {inside: []string{".", "internal/sometimes"}, outside: []string{lru}}, // shared with the module grpclimit
-	"httplimit":                {inside: []string{".", "clientkey", "internal/clientaddr", "internal/gate", "internal/ratelimitheader"}},
-	"otellimit":                {inside: []string{"."}, outside: []string{otel}},
+	"internal/clientaddr":      {inside: []string{".", "adapter", "clientkey"}},                                  // shared with the module grpclimit
+	"internal/gate":            {inside: []string{".", "adapter", "internal/sometimes"}, outside: []string{lru}}, // shared with the module grpclimit
+	"httplimit":                {inside: []string{".", "adapter", "clientkey", "internal/clientaddr", "internal/gate", "internal/ratelimitheader"}},
+	"otellimit":                {inside: []string{".", "adapter"}, outside: []string{otel}},
 	"internal/filepoll":        {},
 	"internal/yamlbound":       {}, // shared by the modules limitfile/yamllimit and rls
-	"limitfile":                {inside: []string{".", "hybrid", "internal/filepoll"}, outside: []string{otel}},
-	"limittest":                {inside: []string{"."}}, // made for tests, but imports no test package
+	"limitfile":                {inside: []string{".", "adapter", "hybrid", "internal/filepoll"}, outside: []string{otel}},
+	"limittest":                {inside: []string{".", "adapter"}}, // made for tests, but imports no test package
 }
 
 // example is the rule of all packages below examples/: programs that a user could copy, so only public packages.
@@ -137,7 +138,7 @@ var example = rule{
 // tool is the rule of all packages below cmd/: programs for operators, which read the data in Redis. They need lua, also for
 // the keys that httplimit makes. They may not import test support, or a module that the library does not depend on anyway.
 var tool = rule{
-	inside:  []string{".", "clientkey", "internal/groups", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit", "limitfile"},
+	inside:  []string{".", "adapter", "clientkey", "internal/groups", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit", "limitfile"},
 	outside: []string{redisClient},
 }
 

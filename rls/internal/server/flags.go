@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/lua"
 	"github.com/hybridlimit/hybridlimit/rls"
@@ -136,7 +136,7 @@ func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Setti
 	return s, bad.Err("hybridlimit-rls")
 }
 
-func (s *Settings) check(bad *hybridlimit.Violations) {
+func (s *Settings) check(bad *adapter.Violations) {
 	refuse := func(wrong bool, flag string, value any, problem string) {
 		if wrong {
 			bad.Add(flag, value, problem)
@@ -146,7 +146,7 @@ func (s *Settings) check(bad *hybridlimit.Violations) {
 	refuse(s.Config == "", "-config", s.Config, "is required")
 	refuse(s.Poll < 100*time.Millisecond, "-poll", s.Poll, "must be at least 100ms")
 	refuse(s.GRPC == "", "-grpc", s.GRPC, "is required")
-	refuse(s.Prefix != "" && !hybridlimit.CheckName(s.Prefix), "-prefix", s.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
+	refuse(s.Prefix != "" && !adapter.CheckName(s.Prefix), "-prefix", s.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
 	refuse(s.Tags < 0 || s.Tags > lua.MaxTags, "-tags", s.Tags, fmt.Sprintf("must be 0 to %d", lua.MaxTags))
 	refuse(s.Replicas < 0, "-replicas", s.Replicas, "must not be negative")
 	refuse(s.Service.Limiter.MaxKeys < 0, "-max-keys", s.Service.Limiter.MaxKeys, "must not be negative")
@@ -172,7 +172,7 @@ func (s *Settings) tags() int {
 // environment reads variables of envoyproxy/ratelimit.
 type environment struct {
 	get func(string) string
-	bad hybridlimit.Violations
+	bad adapter.Violations
 }
 
 func (e *environment) bool(name string) bool {

@@ -10,7 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // Redis names a Redis. The zero Redis is in the memory of this process.
@@ -22,7 +22,7 @@ type Redis struct {
 	auth, sentinelAuth string // of the environment: "password" or "user:password"
 }
 
-func (r Redis) check(bad *hybridlimit.Violations) {
+func (r Redis) check(bad *adapter.Violations) {
 	if r.URL == "" {
 		r.TLS.check(bad, r.TLS.always)
 		return

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/filepoll"
 )
 
@@ -108,7 +108,7 @@ type RedisTLS struct {
 }
 
 // check reads the files, so that a wrong one is an error at the start.
-func (f RedisTLS) check(bad *hybridlimit.Violations, encrypted bool) {
+func (f RedisTLS) check(bad *adapter.Violations, encrypted bool) {
 	if (f.CA != "" || f.Cert != "" || f.Key != "") && !encrypted {
 		bad.Add("-redis-ca, -redis-cert, -redis-key", strings.Join([]string{f.CA, f.Cert, f.Key}, ", "), "need a rediss:// URL in -redis")
 	}
