@@ -10,6 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
 // pkg begins the errors of this package.
@@ -288,8 +289,16 @@ func (b *builder) sameAlgorithm(limits []found) {
 // The values of fields that have names.
 var (
 	modes     = []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred, hybrid.ModeExact}
-	fallbacks = []hybrid.Fallback{hybrid.FallbackShare, hybrid.FallbackFull, hybrid.FallbackAllowAll, hybrid.FallbackDenyAll}
+	fallbacks = numbered[hybrid.Fallback](int(fallback.NumKinds))
 )
+
+// numbered returns the values below n.
+func numbered[T ~uint8](n int) (all []T) {
+	for i := range n {
+		all = append(all, T(i))
+	}
+	return all
+}
 
 // choice reads one of the named values; nil: none of them.
 func choice[T fmt.Stringer](b *builder, field string, n Node, all []T) *T {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limitfile"
 )
 
@@ -70,16 +69,6 @@ func TestCheckOfAnInvalidFile(t *testing.T) {
 	} {
 		if status, out, errOut := cli(t, "", "check", path); status != 1 || out != "" || !strings.HasSuffix(errOut, want) {
 			t.Errorf("status %d, %s, %s", status, out, errOut)
-		}
-	}
-}
-
-// Every fallback has its words.
-func TestWordsOfFallbacks(t *testing.T) {
-	t.Parallel()
-	for f := hybrid.Fallback(0); !strings.HasPrefix(f.String(), "Fallback("); f++ {
-		if withoutRedis[f] == "" {
-			t.Errorf("%v has none", f)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
 	"github.com/hybridlimit/hybridlimit/limitfile"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -125,19 +126,11 @@ func describe(out io.Writer, file *limitfile.File) error {
 			row("mode", s.Mode.String())
 		}
 		if s.Fallback != nil {
-			row("fallback", fmt.Sprintf("%v: without Redis, %s", *s.Fallback, withoutRedis[*s.Fallback]))
+			row("fallback", fmt.Sprintf("%v: without Redis, %s", *s.Fallback, fallback.Kind(*s.Fallback).Admits()))
 		}
 	}
 	fmt.Fprintf(w, "%s is valid; limiters: %d, keys with a limit of their own: %d\n", file.Name(), len(all), keys)
 	return w.Flush()
-}
-
-// withoutRedis has the units that a fleet of N processes admits while Redis does not answer.
-var withoutRedis = map[hybrid.Fallback]string{
-	hybrid.FallbackShare:    "all processes together admit about the limit",
-	hybrid.FallbackFull:     "N processes admit up to N times the limit",
-	hybrid.FallbackAllowAll: "all calls are admitted",
-	hybrid.FallbackDenyAll:  "only leased units are admitted",
 }
 
 // completion is the command completion.

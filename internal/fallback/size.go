@@ -5,26 +5,38 @@ import "fmt"
 // Kind is the way in which a limiter decides without Redis: see hybrid.Fallback.
 type Kind uint8
 
-// The kinds.
+// The kinds. kinds has their words.
 const (
 	KindShare Kind = iota
 	KindFull
 	KindAllowAll
 	KindDenyAll
-
-	kinds
 )
 
+// kinds has the name of each kind, and what a fleet of N processes admits by it while Redis does not answer.
+var kinds = [...]struct{ name, admits string }{
+	KindShare:    {"share", "all processes together admit about the limit"},
+	KindFull:     {"full", "N processes admit up to N times the limit"},
+	KindAllowAll: {"allow_all", "all calls are admitted"},
+	KindDenyAll:  {"deny_all", "only leased units are admitted"},
+}
+
+// NumKinds is the number of kinds. Every valid Kind is below it.
+const NumKinds = Kind(len(kinds))
+
 // Valid reports whether k is a kind.
-func (k Kind) Valid() bool { return k < kinds }
+func (k Kind) Valid() bool { return k < NumKinds }
 
 // String returns "share", "full", "allow_all" or "deny_all".
 func (k Kind) String() string {
 	if k.Valid() {
-		return [...]string{"share", "full", "allow_all", "deny_all"}[k]
+		return kinds[k].name
 	}
 	return fmt.Sprintf("Fallback(%d)", uint8(k))
 }
+
+// Admits returns what a fleet of N processes admits while Redis does not answer, for people. k is valid.
+func (k Kind) Admits() string { return kinds[k].admits }
 
 // Size is the size of a share. A share takes over each change of it.
 type Size struct {

@@ -125,7 +125,7 @@ var product = map[string]rule{
 	"otellimit":                {inside: []string{".", "adapter"}, outside: []string{otel}},
 	"internal/filepoll":        {},
 	"internal/yamlbound":       {}, // shared by the modules limitfile/yamllimit and rls
-	"limitfile":                {inside: []string{".", "adapter", "hybrid", "internal/filepoll"}, outside: []string{otel}},
+	"limitfile":                {inside: []string{".", "adapter", "hybrid", "internal/fallback", "internal/filepoll"}, outside: []string{otel}},
 	"limittest":                {inside: []string{".", "adapter"}}, // made for tests, but imports no test package
 }
 
@@ -138,7 +138,7 @@ var example = rule{
 // tool is the rule of all packages below cmd/: programs for operators, which read the data in Redis. They need lua, also for
 // the keys that httplimit makes. They may not import test support, or a module that the library does not depend on anyway.
 var tool = rule{
-	inside:  []string{".", "adapter", "clientkey", "internal/groups", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit", "limitfile"},
+	inside:  []string{".", "adapter", "clientkey", "internal/fallback", "internal/groups", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit", "limitfile"},
 	outside: []string{redisClient},
 }
 
