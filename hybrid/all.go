@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/direct"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
-
-	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )

@@ -3,9 +3,8 @@ package hybrid
 import (
 	"context"
 
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
-
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )

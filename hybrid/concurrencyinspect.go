@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
-	"go.opentelemetry.io/otel/metric"
 )
 
 // ConcurrencyInspection is this process's knowledge of a key of a ConcurrencyLimiter.

@@ -12,20 +12,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/direct"
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/inflight"
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
-
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
-
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
-
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/direct"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/inflight"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/classes"
@@ -245,7 +242,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	}
 	m.rates, m.maxKey = m, cfg.MaxKeyBytes
 	m.party.Sized = m.views[0].sized
-	m.base.control.Questions.Every = cfg.LimitRefresh
+	m.control.Questions.Every = cfg.LimitRefresh
 	if err := h.enter(m.base); err != nil {
 		return nil, err
 	}

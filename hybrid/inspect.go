@@ -5,10 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/explain"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
-
-	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 )
 

@@ -10,10 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
-
-	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )

@@ -7,9 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
-
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 

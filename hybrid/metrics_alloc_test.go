@@ -7,14 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
-
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
-
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"

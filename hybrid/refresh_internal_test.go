@@ -8,9 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
-
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/refresh"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"

@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
-
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )

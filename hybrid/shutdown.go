@@ -8,15 +8,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/inflight"
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
-
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
-
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/inflight"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )

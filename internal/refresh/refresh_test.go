@@ -61,6 +61,7 @@ func TestNever(t *testing.T) {
 		t.Error("the zero deadline is not due")
 	}
 }
+
 func TestCheck(t *testing.T) {
 	for every, want := range map[time.Duration]string{
 		-1: "must not be negative", time.Millisecond: "must be at least 10ms, or 0 for 1m0s", 0: "", Shortest: "", hybridlimit.Never: "",

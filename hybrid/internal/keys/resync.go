@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
-
 	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )

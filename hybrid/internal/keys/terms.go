@@ -3,10 +3,9 @@ package keys
 import (
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
-
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"

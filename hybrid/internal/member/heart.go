@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
-	"github.com/hybridlimit/hybridlimit/lua"
-	ratesync "github.com/hybridlimit/hybridlimit/sync"
-
 	"github.com/hybridlimit/hybridlimit/internal/census"
 	"github.com/hybridlimit/hybridlimit/internal/circuit"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
@@ -19,6 +16,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 	"github.com/hybridlimit/hybridlimit/internal/runner"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
+	"github.com/hybridlimit/hybridlimit/lua"
+	ratesync "github.com/hybridlimit/hybridlimit/sync"
 )
 
 const (

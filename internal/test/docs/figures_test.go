@@ -134,7 +134,7 @@ func (f *figures) howItWorks() {
 	ratios = "| `Allow`" + ratios
 	for row, measured := range map[string]string{
 		"one hot key / a bare `rate.Limiter`":                         "`Allow`, hot key, 1 goroutine / x/time/rate",
-		"by `Handle(key)` / the same":                                    "`Handle(key).Allow`, 1 goroutine / x/time/rate",
+		"by `Handle(key)` / the same":                                 "`Handle(key).Allow`, 1 goroutine / x/time/rate",
 		"from 64 goroutines / the same":                               "`Allow`, hot key, 64 goroutines / x/time/rate, 64",
 		"one hot key, denied / the same":                              "`Allow`, hot key, denied, 1 goroutine / x/time/rate denied",
 		"these keys, from 64 goroutines / the same":                   "`Allow`, Zipf, 64 goroutines / sync.Map of x/time/rate",
