@@ -74,12 +74,6 @@ func (p *process) kill() {
 	<-p.gone
 }
 
-// awaitStop waits until the kernel has stopped the process, on systems where the state is visible. When kill returns,
-// the signal is only posted, and the server may answer one more request.
-func (p *process) awaitStop(within time.Duration) {
-	poll(within, func() bool { return p.exited() || isStopped(p.cmd.Process.Pid) })
-}
-
 // logTail returns the end of this run's part of the log.
 func (p *process) logTail() string {
 	b, _ := os.ReadFile(p.logPath)

@@ -59,18 +59,16 @@ type waiter struct {
 
 func newPump(l *Link, client, server net.Conn) *pump {
 	return &pump{
-		link: l, client: client, server: server,
+		link: l, client: client, server: server, done: make(chan struct{}),
 		requests: newQueue[request](), replies: newQueue[reply](),
-		done: make(chan struct{}),
 	}
 }
 
 func (p *pump) run() {
 	var all sync.WaitGroup
-	all.Go(p.readRequests)
-	all.Go(p.writeRequests)
-	all.Go(p.readReplies)
-	all.Go(p.writeReplies)
+	for _, task := range []func(){p.readRequests, p.writeRequests, p.readReplies, p.writeReplies} {
+		all.Go(task)
+	}
 	all.Wait()
 }
 
@@ -110,7 +108,8 @@ func (p *pump) readRequests() {
 				return
 			}
 			rq.name, rq.verdict, rq.due = strings.ToUpper(cmd[0]), v, after(v.request)
-			dead = v.endsRequests()
+			// All later requests on the connection are lost.
+			dead = v.fault == faultDropRequest || v.fault == faultDropReply && v.then == ThenClose
 		}
 		p.requests.push(rq)
 	}
@@ -137,11 +136,12 @@ func (p *pump) writeRequests() {
 			times = 2
 		}
 		for i := range times {
-			if hasReply(rq.name) {
+			// Redis confirms subscriptions by pushes (RESP3) or messages (RESP2), one for each channel.
+			if rq.name != "" && !strings.HasSuffix(rq.name, "SUBSCRIBE") {
 				p.expect(waiter{verdict: rq.verdict, discard: i > 0})
 			}
 			if rq.name != "" {
-				p.link.forwarded(rq.name, 1)
+				p.link.count(rq.name, Count{Forwarded: 1})
 			}
 			if _, err := p.server.Write(rq.raw); err != nil {
 				return // readReplies sees the end as well, and closes the connection in order
@@ -251,12 +251,6 @@ func after(d time.Duration) time.Time {
 		return time.Time{}
 	}
 	return time.Now().Add(d)
-}
-
-// hasReply reports whether Redis answers the command with one reply. It confirms subscriptions by pushes (RESP3) or
-// messages (RESP2), one for each channel.
-func hasReply(name string) bool {
-	return name != "" && !strings.HasSuffix(name, "SUBSCRIBE")
 }
 
 // halfClose tells Redis that no more requests will come. Replies stay readable. A full close of a socket with unread

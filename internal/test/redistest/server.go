@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -96,7 +95,6 @@ func New(tb TB, opts ...Option) *Server {
 	s, err := Start(opts...)
 	if err != nil {
 		tb.Fatalf("%v", err)
-		return nil
 	}
 	tb.Cleanup(s.Close)
 	return s
@@ -172,12 +170,7 @@ func (s *Server) RestartWith(args ...string) error {
 		return errors.New("redistest: Restart after Close")
 	}
 	s.kill()
-	var err error
-	poll(bindPatience, func() bool {
-		err = s.start(s.ports.main.number, args...)
-		return !errors.Is(err, syscall.EADDRINUSE)
-	})
-	return err
+	return onHeld(func() error { return s.start(s.ports.main.number, args...) })
 }
 
 // Pause stops the process with SIGSTOP, and returns when it has stopped. The kernel still accepts connections and
@@ -185,11 +178,12 @@ func (s *Server) RestartWith(args ...string) error {
 func (s *Server) Pause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.signal(stopSignal); err != nil {
-		return err
+	err := s.signal(stopSignal)
+	if err == nil {
+		// When kill returns, the signal is only posted, and the server may answer one more request.
+		poll(startPatience, func() bool { return s.proc.exited() || isStopped(s.proc.cmd.Process.Pid) })
 	}
-	s.proc.awaitStop(startPatience)
-	return nil
+	return err
 }
 
 // Resume continues a paused process with SIGCONT. The server then executes the requests that arrived meanwhile. On a
@@ -233,14 +227,8 @@ func (s *Server) start(port int, more ...string) error {
 	if s.conf != "" {
 		args = append(args, s.confPath())
 	}
-	args = append(args,
-		"--port", strconv.Itoa(port),
-		"--bind", "127.0.0.1",
-		"--dir", s.dir,
-		"--save", "",
-		"--appendonly", "no",
-		"--daemonize", "no",
-	)
+	args = append(args, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", s.dir,
+		"--save", "", "--appendonly", "no", "--daemonize", "no")
 	cmd := exec.Command(path, slices.Concat(args, s.args, more)...)
 	cmd.Env = append(os.Environ(), s.env...)
 	proc, err := startProcess(cmd, s.logPath())
