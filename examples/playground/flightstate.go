@@ -111,7 +111,7 @@ func (f *fleet) flying() bool {
 		return true
 	}
 	for p := range f.alive {
-		if p.flight.asking.Load() > 0 || f.inFlight.any(p.flight) {
+		if p.flight.asking.Load() > 0 || f.inFlight.of(p.flight).sum() > 0 {
 			return true
 		}
 	}

@@ -132,7 +132,7 @@ func (l *Link) close() {
 
 // carry pumps between two connections until both have ended, and owns them.
 func (l *Link) carry(client, server net.Conn) error {
-	p := newPump(l, client, server)
+	p := newPump(l, client.(conn), server.(conn))
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()

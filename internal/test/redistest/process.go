@@ -60,7 +60,11 @@ func startProcess(cmd *exec.Cmd, logPath string) (*process, error) {
 	return p, nil
 }
 
+// exited reports whether there is no process any more.
 func (p *process) exited() bool {
+	if p == nil {
+		return true
+	}
 	select {
 	case <-p.gone:
 		return true
@@ -70,8 +74,10 @@ func (p *process) exited() bool {
 }
 
 func (p *process) kill() {
-	p.cmd.Process.Kill() // an error means that it has exited
-	<-p.gone
+	if p != nil {
+		p.cmd.Process.Kill() // an error means that it has exited
+		<-p.gone
+	}
 }
 
 // logTail returns the end of this run's part of the log.

@@ -21,7 +21,7 @@ import (
 // in flight.
 type pump struct {
 	link           *Link
-	client, server net.Conn
+	client, server conn
 	requests       *queue[request]
 	replies        *queue[reply]
 	done           chan struct{}
@@ -30,6 +30,15 @@ type pump struct {
 	mu      sync.Mutex
 	waiting []waiter // one for each outstanding reply of Redis, oldest first
 	mute    bool     // replies are lost from now on
+}
+
+// conn is a connection over TCP or in memory. CloseWrite tells Redis that no more requests will come. Replies stay
+// readable. A full close of a socket with unread data would reset it, and Redis would drop requests that it has not read
+// yet.
+type conn interface {
+	net.Conn
+	CloseWrite() error
+	SetLinger(sec int) error
 }
 
 // request is one delivery towards Redis.
@@ -57,7 +66,7 @@ type waiter struct {
 	hangUp  bool
 }
 
-func newPump(l *Link, client, server net.Conn) *pump {
+func newPump(l *Link, client, server conn) *pump {
 	return &pump{
 		link: l, client: client, server: server, done: make(chan struct{}),
 		requests: newQueue[request](), replies: newQueue[reply](),
@@ -78,9 +87,9 @@ func (p *pump) stop(reset bool) {
 		close(p.done)
 		p.requests.stop()
 		p.replies.stop()
-		for _, c := range []net.Conn{p.client, p.server} {
-			if l, ok := c.(interface{ SetLinger(int) error }); ok && reset {
-				l.SetLinger(0)
+		for _, c := range []conn{p.client, p.server} {
+			if reset {
+				c.SetLinger(0)
 			}
 			c.Close()
 		}
@@ -122,7 +131,7 @@ func (p *pump) writeRequests() {
 			return
 		}
 		if rq.last {
-			halfClose(p.server)
+			p.server.CloseWrite()
 			return
 		}
 		if rq.verdict.fault == faultDropRequest {
@@ -251,16 +260,6 @@ func after(d time.Duration) time.Time {
 		return time.Time{}
 	}
 	return time.Now().Add(d)
-}
-
-// halfClose tells Redis that no more requests will come. Replies stay readable. A full close of a socket with unread
-// data would reset it, and Redis would drop requests that it has not read yet.
-func halfClose(c net.Conn) {
-	if c, ok := c.(interface{ CloseWrite() error }); ok {
-		c.CloseWrite()
-		return
-	}
-	c.Close()
 }
 
 // queue is an unbounded FIFO. It is not a buffered channel, because a full channel would stop the reader in front of

@@ -141,7 +141,7 @@ func (s *Server) Dir() string { return s.dir }
 func (s *Server) Running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.proc != nil && !s.proc.exited()
+	return !s.proc.exited()
 }
 
 // Log returns the server's log, over all restarts, for the message of a failing test. It is empty after Close.
@@ -155,7 +155,7 @@ func (s *Server) Log() string {
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kill()
+	s.proc.kill()
 }
 
 // Restart kills the server if it runs, starts it on the same port, and waits until it answers. The server is then
@@ -169,7 +169,7 @@ func (s *Server) RestartWith(args ...string) error {
 	if s.closed {
 		return errors.New("redistest: Restart after Close")
 	}
-	s.kill()
+	s.proc.kill()
 	return onHeld(func() error { return s.start(s.ports.main.number, args...) })
 }
 
@@ -199,22 +199,16 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.kill()
+	s.proc.kill()
 	s.ports.release()
 	os.RemoveAll(s.dir)
 }
 
 func (s *Server) signal(sig os.Signal) error {
-	if s.proc == nil || s.proc.exited() {
+	if s.proc.exited() {
 		return fmt.Errorf("redistest: %v: the server is not running", sig)
 	}
 	return s.proc.cmd.Process.Signal(sig)
-}
-
-func (s *Server) kill() {
-	if s.proc != nil {
-		s.proc.kill()
-	}
 }
 
 // start starts a process and waits until it answers. The error wraps EADDRINUSE if another process has the port.
