@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -46,7 +47,11 @@ func reset(fs *flag.FlagSet, c *connection) job {
 			From   string               `json:"limit_from"`
 			Before hybridlimit.KeyState `json:"before"`
 		}{c.name, t.key, t.digest, limit.limit, limit.from, before}
-		fmt.Fprintf(out, "%s %q: reset to %s%s; before, it was %v\n", c.name, t.said(), limitText(limit.limit), limit.source(), before)
+		from := ""
+		if limit.from != "" {
+			from = " (the limit of " + limit.from + ")"
+		}
+		fmt.Fprintf(out, "%s %q: reset to %s%s; before, it was %v\n", c.name, t.said(), limitText(limit.limit), from, before)
 		fmt.Fprintln(out, "Processes may spend units that they have leased for one more second, and deny from memory for some seconds.")
 		return nil
 	}
@@ -87,17 +92,10 @@ func kindOf(s wire.State) string {
 
 // kindFor returns the kind of an algorithm.
 func kindFor(a hybridlimit.Algorithm) string {
-	switch a {
-	case hybridlimit.AlgLeakyQueue:
-		return "queue"
-	case hybridlimit.AlgFixedWindow:
-		return "fixed window"
-	case hybridlimit.AlgSlidingWindow:
-		return "sliding window"
-	case hybridlimit.AlgSlidingLog:
-		return "log"
-	}
-	return "bucket"
+	return cmp.Or(map[hybridlimit.Algorithm]string{
+		hybridlimit.AlgLeakyQueue: "queue", hybridlimit.AlgFixedWindow: "fixed window",
+		hybridlimit.AlgSlidingWindow: "sliding window", hybridlimit.AlgSlidingLog: "log",
+	}[a], "bucket")
 }
 
 // fleetSwitch is the command switch.

@@ -275,15 +275,11 @@ func (c *connection) hashedKey(ctx context.Context, hash string) (string, error)
 	names := c.names()
 	names.HashKeys = "" // the key is already hashed
 	for from := 0; from < c.tags; from += pageKeys {
-		keys := make([]string, 0, pageKeys)
-		ttls := make([]*redis.DurationCmd, 0, pageKeys)
-		for tag := from; tag < min(c.tags, from+pageKeys); tag++ {
-			keys = append(keys, names.State(tag, c.name, hash))
-		}
+		var ttls []*redis.DurationCmd
 		bounded, cancel := context.WithTimeout(ctx, c.timeout)
 		_, err := c.rdb.Pipelined(bounded, func(p redis.Pipeliner) error {
-			for _, k := range keys {
-				ttls = append(ttls, p.PTTL(bounded, k))
+			for tag := from; tag < min(c.tags, from+pageKeys); tag++ {
+				ttls = append(ttls, p.PTTL(bounded, names.State(tag, c.name, hash)))
 			}
 			return nil
 		})
@@ -293,7 +289,7 @@ func (c *connection) hashedKey(ctx context.Context, hash string) (string, error)
 		}
 		for i, ttl := range ttls {
 			if ttl.Val() != -2 { // -2: no such key
-				return keys[i], nil
+				return names.State(from+i, c.name, hash), nil
 			}
 		}
 	}
@@ -328,14 +324,6 @@ type limitFlag struct {
 	limit hybridlimit.Limit
 	set   bool
 	from  string // "": the flag itself; else where the limit is known from
-}
-
-// source says where a limit that is no argument is known from.
-func (f *limitFlag) source() string {
-	if f.from == "" {
-		return ""
-	}
-	return " (the limit of " + f.from + ")"
 }
 
 // Set parses a limit.
