@@ -196,7 +196,6 @@ func (a *inFlight) begin(c *inFlightCall) {
 	a.mu.Unlock()
 }
 
-
 // outlive finds the calls that outlive the membership of their process. It is called with a.mu held, and before each
 // event that can make a process a member again.
 func (a *inFlight) outlive() {
