@@ -113,8 +113,11 @@ func (r *reach) raise(units, bound float64) {
 	}
 }
 
-func (v *verdict) found(kind, format string, args ...any) {
-	v.Broken = append(v.Broken, violation{kind, fmt.Sprintf(format, args...)})
+// want adds a violation unless the promise is kept.
+func (v *verdict) want(kept bool, kind, format string, args ...any) {
+	if !kept {
+		v.Broken = append(v.Broken, violation{kind, fmt.Sprintf(format, args...)})
+	}
 }
 
 // check compares a run with the promises. strictly adds the promise about microseconds, which does not hold for a
@@ -132,19 +135,18 @@ func check(e *evidence, strictly bool) *verdict {
 	v.checkClasses(e)
 	v.checkNeighbours(e)
 	for _, key := range slices.Compact(slices.Sorted(slices.Values(e.eternal))) {
-		v.found(brokeTTL, "%s has no TTL", key)
+		v.want(false, brokeTTL, "%s has no TTL", key)
 	}
 	return v
 }
 
 func (v *verdict) checkErrors(e *evidence) {
-	if v.Decisions, v.Errors = e.count(recordDecision); v.Errors > 0 {
-		text := ""
-		for _, w := range e.clients {
-			text += " " + w.last.Failed
-		}
-		v.found(brokeErrors, "%d of %d decisions returned an error:%s", v.Errors, v.Decisions, text)
+	v.Decisions, v.Errors = e.count(recordDecision)
+	text := ""
+	for _, w := range e.clients {
+		text += " " + w.last.Failed
 	}
+	v.want(v.Errors == 0, brokeErrors, "%d of %d decisions returned an error:%s", v.Errors, v.Decisions, text)
 }
 
 // checkBound compares, for each key, the worst interval of all admissions with the bound of the fleet, and the worst
@@ -166,10 +168,9 @@ func (v *verdict) checkBound(e *evidence) {
 			bound = float64(s.Burst+(n-1)*c) + e.allowed.seconds*float64(s.Rate) + float64(e.allowed.bursts*s.Burst) +
 				float64(min(e.allowed.units, s.Burst/2)) // a lease is at most half of the level
 		}
-		if worst.raise(units, bound); units > bound {
-			v.found(brokeBound, "key %s: %.0f units above rate·t %s in an interval, want at most %.0f",
-				s.key(int(key.key)), units, who, bound)
-		}
+		worst.raise(units, bound)
+		v.want(units <= bound, brokeBound, "key %s: %.0f units above rate·t %s in an interval, want at most %.0f",
+			s.key(int(key.key)), units, who, bound)
 	}
 }
 
@@ -197,9 +198,8 @@ func (v *verdict) checkAccounting(e *evidence) {
 		}
 		known += s.Paid + s.Granted - s.Refunded
 		v.checkBooks(brokeAccounting, fmt.Sprintf("at the end: client %d", i), standing{stats: s, admitted: w.admitted()})
-		if w.last.Unsettled != "" {
-			v.found(brokeAccounting, "client %d: Shutdown could not settle: %s", i, w.last.Unsettled)
-		}
+		left := w.last.Unsettled
+		v.want(left == "", brokeAccounting, "client %d: Shutdown could not settle: %s", i, left)
 	}
 	more += uncertain
 	lacks := e.sums.debited - known
@@ -213,10 +213,8 @@ func (v *verdict) checkAccounting(e *evidence) {
 	default:
 		v.Accounting = fmt.Sprintf("%+d units", lacks)
 	}
-	if lacks < -fewer || lacks > more {
-		v.found(brokeAccounting, "Redis debited %d units, %d more than the clients know of, want %d to +%d",
-			e.sums.debited, lacks, -fewer, more)
-	}
+	v.want(lacks >= -fewer && lacks <= more, brokeAccounting,
+		"Redis debited %d units, %d more than the clients know of, want %d to +%d", e.sums.debited, lacks, -fewer, more)
 	if e.sums.forgotten > 0 {
 		v.Accounting += fmt.Sprintf("; %d lost by the failover", e.sums.forgotten)
 	}
@@ -224,19 +222,18 @@ func (v *verdict) checkAccounting(e *evidence) {
 		v.Accounting += fmt.Sprintf("; %d debited again", e.sums.again)
 	}
 	for _, t := range e.sums.twice {
-		v.found(brokeTwice, "%s", t)
+		v.want(false, brokeTwice, "%s", t)
 	}
 }
 
 // checkBooks compares the counts of a client with each other, and with what its callers were granted.
 func (v *verdict) checkBooks(kind, who string, st standing) {
 	s := &st.stats
-	if st.admitted != s.Admitted {
-		v.found(kind, "%s: callers were granted %d units, the limiter counts %d", who, st.admitted, s.Admitted)
-	}
-	if got := s.Paid + s.Granted - s.Refunded; got != st.known() {
-		v.found(kind, "%s: paid + granted - refunded = %d, but it knows of %d: %+v", who, got, st.known(), *s)
-	}
+	v.want(st.admitted == s.Admitted, kind, "%s: callers were granted %d units, the limiter counts %d",
+		who, st.admitted, s.Admitted)
+	got := s.Paid + s.Granted - s.Refunded
+	v.want(got == st.known(), kind, "%s: paid + granted - refunded = %d, but it knows of %d: %+v",
+		who, got, st.known(), *s)
 }
 
 // untold returns the units that the fallback of a killed client admitted in a fault that was over only after the end of
@@ -263,10 +260,10 @@ func (v *verdict) checkLatency(e *evidence) {
 				continue
 			}
 			beyond := r.took - noise(naps, r.begin, r.end())
-			if v.Slowest = max(v.Slowest, beyond); beyond > most {
-				v.found(brokeLatency, "client %d: a decision took %v, %v more than the canary overslept, want at most %v: %+v",
-					i, r.took, beyond, most, r)
-			}
+			v.Slowest = max(v.Slowest, beyond)
+			v.want(beyond <= most, brokeLatency,
+				"client %d: a decision took %v, %v more than the canary overslept, want at most %v: %+v",
+				i, r.took, beyond, most, r)
 		}
 	}
 }
@@ -308,11 +305,9 @@ func (v *verdict) checkOpen(e *evidence, strictly bool) {
 	slices.Sort(beside)
 	v.P99, v.Beside = took[len(took)*99/100], beside[len(beside)*99/100]
 	slow, excused := over(took, openP99), 2*over(beside, openP99)
-	if strictly && slow > len(took)-1-len(took)*99/100+excused {
-		v.found(brokeOpen, "with the breaker open, %d of %d decisions took more than %v (p99 %v), "+
-			"want at most one in a hundred, and %d because of the canary (p99 %v)",
-			slow, len(took), openP99, v.P99, excused, v.Beside)
-	}
+	v.want(!strictly || slow <= len(took)-1-len(took)*99/100+excused, brokeOpen,
+		"with the breaker open, %d of %d decisions took more than %v (p99 %v), want at most one in a hundred, "+
+			"and %d because of the canary (p99 %v)", slow, len(took), openP99, v.P99, excused, v.Beside)
 }
 
 // over returns the number of times above most. The times are sorted.
@@ -341,16 +336,14 @@ func (v *verdict) checkLiveness(e *evidence) {
 			}
 		}
 		if max(first, closed) == math.MaxInt64 || !e.busy() && (late == 0 || 2*alone > late) {
-			v.found(brokeLiveness, "client %d: after the fault it made no decision by the shared limit, "+
+			v.want(false, brokeLiveness, "client %d: after the fault it made no decision by the shared limit, "+
 				"or a breaker stayed open, or %d of %d later decisions were by the fallback", i, alone, late)
 			continue
 		}
 		took, excused := time.Duration(max(first, closed)-e.over), noise(w.naps(), e.over, e.over+int64(recovery))
-		if v.Recovered = max(v.Recovered, took); took > most+excused {
-			v.found(brokeLiveness, "client %d: first decision by the shared limit %v after the fault, "+
-				"breakers closed %v after it, want at most %v",
-				i, time.Duration(first-e.over), time.Duration(closed-e.over), most)
-		}
+		v.Recovered = max(v.Recovered, took)
+		v.want(took <= most+excused, brokeLiveness, "client %d: first decision by the shared limit %v after the fault, "+
+			"breakers closed %v after it, want at most %v", i, time.Duration(first-e.over), time.Duration(closed-e.over), most)
 	}
 }
 
@@ -360,16 +353,14 @@ func (v *verdict) checkGrowth(e *evidence) {
 			continue
 		}
 		r := w.last
-		if r.Goroutines > r.Before {
-			v.found(brokeGrowth, "client %d: %d goroutines before, %d after Close:\n%s", i, r.Before, r.Goroutines, r.Stacks)
-		}
-		if first, last, ok := halves(w.heap); ok && math.Abs(last/first-1) > heapSlope {
-			v.found(brokeGrowth, "client %d: the heap was %.0f bytes in the second quarter of the run and %.0f in the last: %v",
-				i, first, last, w.heap)
-		}
-		if r.Heap > r.HeapBefore+heapGrowth {
-			v.found(brokeGrowth, "client %d: %d bytes before, %d after Close", i, r.HeapBefore, r.Heap)
-		}
+		v.want(r.Goroutines <= r.Before, brokeGrowth, "client %d: %d goroutines before, %d after Close:\n%s",
+			i, r.Before, r.Goroutines, r.Stacks)
+		first, last, ok := halves(w.heap)
+		v.want(!ok || math.Abs(last/first-1) <= heapSlope, brokeGrowth,
+			"client %d: the heap was %.0f bytes in the second quarter of the run and %.0f in the last: %v",
+			i, first, last, w.heap)
+		v.want(r.Heap <= r.HeapBefore+heapGrowth, brokeGrowth, "client %d: %d bytes before, %d after Close",
+			i, r.HeapBefore, r.Heap)
 	}
 }
 
@@ -395,6 +386,6 @@ func (v *verdict) checkNeighbours(e *evidence) {
 		fleet = append(fleet, w.last.Beside)
 	}
 	for _, broken := range neighbours.Check(of, fleet) {
-		v.found(brokeBeside, "%s", broken)
+		v.want(false, brokeBeside, "%s", broken)
 	}
 }

@@ -156,36 +156,29 @@ func checkCalls(p *callsRun, all []span) *verdict {
 		ofFallback := mostAtOnce(all, func(s span) bool { return s.fallback && s.proc == proc })
 		c.MostFallback = max(c.MostFallback, ofFallback)
 	}
-	if c.Most > callsPermits+c.Above {
-		v.found("above", "%d calls at once with %d permits, and %d above them are allowed", c.Most, callsPermits, c.Above)
-	}
+	v.want(c.Most <= callsPermits+c.Above, "above", "%d calls at once with %d permits, and %d above them are allowed",
+		c.Most, callsPermits, c.Above)
 	counted := callsProcs
 	if p.killed != 0 || p.stopped != 0 {
 		counted-- // the others count without a process that is silent, and so does one that wakes up
 	}
-	if share := callsPermits / counted; c.MostFallback > share {
-		v.found("fallback", "the fallback of a process admitted %d calls at once, its share is %d", c.MostFallback, share)
-	}
+	share := callsPermits / counted
+	v.want(c.MostFallback <= share, "fallback", "the fallback of a process admitted %d calls at once, its share is %d",
+		c.MostFallback, share)
 	if p.killed != 0 {
 		others := func(s span) bool { return shared(s) && s.proc != 0 }
 		took, ok := fullAfter(all, others, callsPermits, p.killed)
-		if c.Free = took; !ok || took > callsFree.on(p.cpu) {
-			v.found("free", "the permits of a killed process run other calls after %v (ever: %v), the bound is %v",
-				took, ok, callsFree.on(p.cpu))
-		}
+		bound := callsFree.on(p.cpu)
+		c.Free = took
+		v.want(ok && took <= bound, "free", "the permits of a killed process run other calls after %v (ever: %v), "+
+			"the bound is %v", took, ok, bound)
 	}
-	if c.Back > callsBack.on(p.cpu) {
-		v.found("back", "a process began no call with a permit of Redis until %v after the end of the fault, the bound is %v",
-			c.Back, callsBack.on(p.cpu))
-	}
-	if p.fewer != [2]int64{} {
-		during := func(s span) bool { return shared(s) && s.end > p.fewer[0] && s.begin < p.fewer[1] }
-		if n := mostAtOnce(all, during); n > callsFewer {
-			v.found("fewer", "%d calls at once while the limit was %d", n, callsFewer)
-		}
-	}
-	if c.Most < callsPermits || c.Calls < 100 {
-		v.found("empty", "%d calls, %d at once: too few to show anything", c.Calls, c.Most)
-	}
+	bound := callsBack.on(p.cpu)
+	v.want(c.Back <= bound, "back", "a process began no call with a permit of Redis until %v after the end of the fault, "+
+		"the bound is %v", c.Back, bound)
+	fewer := mostAtOnce(all, func(s span) bool { return shared(s) && s.end > p.fewer[0] && s.begin < p.fewer[1] })
+	v.want(fewer <= callsFewer, "fewer", "%d calls at once while the limit was %d", fewer, callsFewer)
+	v.want(c.Most >= callsPermits && c.Calls >= 100, "empty", "%d calls, %d at once: too few to show anything",
+		c.Calls, c.Most)
 	return v
 }

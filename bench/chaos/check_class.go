@@ -69,33 +69,26 @@ func (v *verdict) checkClasses(e *evidence) {
 			v.Reserve.count(e, s, calls)
 		}
 	}
+	credit := e.credit(e.load.Streams[0])
 	for c, st := range e.moments[0].books {
-		if most := e.credit(e.load.Streams[0]); st.stats.Credit > most {
-			v.found(brokeBound, "client %d may give %d units of credit, want at most %d in a fleet of %d accounts",
-				c, st.stats.Credit, most, e.accounts())
-		}
+		v.want(st.stats.Credit <= credit, brokeBound,
+			"client %d may give %d units of credit, want at most %d in a fleet of %d accounts",
+			c, st.stats.Credit, credit, e.accounts())
 	}
 	r := v.Reserve
-	if float64(r.admitted) < mostCritical*float64(r.calls) {
-		v.found(brokeReserve, "%d of %d critical calls were admitted while Redis answered and nothing had to be repaid, "+
-			"want %.0f %%", r.admitted, r.calls, 100*mostCritical)
-	}
-	if float64(r.locally) < mostCritical*float64(r.local) {
-		v.found(brokeReserve, "the fallback admitted %d of %d critical calls, want %.0f %%",
-			r.locally, r.local, 100*mostCritical)
-	}
-	if !e.busy() && r.calls <= r.others {
-		v.found(brokeReserve, "only %d of %d critical calls before and after the outage were promised",
-			r.calls, r.calls+r.others)
-	}
+	v.want(float64(r.admitted) >= mostCritical*float64(r.calls), brokeReserve,
+		"%d of %d critical calls were admitted while Redis answered and nothing had to be repaid, want %.0f %%",
+		r.admitted, r.calls, 100*mostCritical)
+	v.want(float64(r.locally) >= mostCritical*float64(r.local), brokeReserve,
+		"the fallback admitted %d of %d critical calls, want %.0f %%", r.locally, r.local, 100*mostCritical)
+	v.want(e.busy() || r.calls > r.others, brokeReserve,
+		"only %d of %d critical calls before and after the outage were promised", r.calls, r.calls+r.others)
 	most := mostUse
 	if e.busy() {
 		most = busyUse
 	}
-	if r.used < most*r.rate || r.rate == 0 && !e.busy() {
-		v.found(brokeUse, "while calls of the rest were denied, %.0f of %.0f units were admitted, want %.0f %%",
-			r.used, r.rate, 100*most)
-	}
+	v.want(r.used >= most*r.rate && (r.rate != 0 || e.busy()), brokeUse,
+		"while calls of the rest were denied, %.0f of %.0f units were admitted, want %.0f %%", r.used, r.rate, 100*most)
 }
 
 // callsFor returns the decisions for a key of a stream, in order.
@@ -122,10 +115,9 @@ func (v *verdict) checkShares(e *evidence, s stream, k int, calls []call) {
 	}
 	for i, spans := range by {
 		units, bound := meter.WorstSpan(spans, float64(s.Rate)/n), float64(s.Burst)/n+1
-		if v.Alone.raise(units, bound); units > bound {
-			v.found(brokeBound, "key %s: %.0f units above the share of rate·t admitted by the fallback of client %d "+
-				"in an interval, want at most %.0f", s.key(k), units, i, bound)
-		}
+		v.Alone.raise(units, bound)
+		v.want(units <= bound, brokeBound, "key %s: %.0f units above the share of rate·t admitted by the fallback of "+
+			"client %d in an interval, want at most %.0f", s.key(k), units, i, bound)
 	}
 }
 

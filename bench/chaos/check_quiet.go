@@ -57,9 +57,9 @@ func (v *verdict) checkQuiet(e *evidence) {
 			slept = max(slept, noise(w.naps(), e.back, math.MaxInt64))
 		}
 	}
-	if most := givesBack.on(e.cpu) + slept; e.returned > most {
-		v.found(brokeReturn, "clients held leased units for %v after the end of the load, want at most %v", e.returned, most)
-	}
+	most := givesBack.on(e.cpu) + slept
+	v.want(e.returned <= most, brokeReturn, "clients held leased units for %v after the end of the load, want at most %v",
+		e.returned, most)
 }
 
 func (v *verdict) checkMoment(e *evidence, before, m *moment) {
@@ -81,10 +81,9 @@ func (v *verdict) checkMoment(e *evidence, before, m *moment) {
 	if !same {
 		return // the units of the killed client are in the check of the end
 	}
-	if debited < known || debited > known+uncertain {
-		v.found(brokeQuiet, "%s: Redis debited %d units since the quiet moment before, the clients know of %d, "+
-			"and %d are uncertain", m.name, debited, known, uncertain)
-	}
+	v.want(debited >= known && debited <= known+uncertain, brokeQuiet,
+		"%s: Redis debited %d units since the quiet moment before, the clients know of %d, and %d are uncertain",
+		m.name, debited, known, uncertain)
 	if calm {
 		v.checkKeys(e, before, m, contended)
 	}
@@ -103,23 +102,19 @@ func (v *verdict) checkStanding(
 ) {
 	now := m.books[i]
 	s := &now.stats
-	if s.Owed != 0 {
-		v.found(brokeQuiet, "%s: client %d owes %d units", m.name, i, s.Owed)
-	}
-	if m.name == quietAtRest && s.Held != 0 {
-		v.found(brokeReturn, "%s: client %d holds %d units", m.name, i, s.Held)
-	}
+	v.want(s.Owed == 0, brokeQuiet, "%s: client %d owes %d units", m.name, i, s.Owed)
+	v.want(m.name != quietAtRest || s.Held == 0, brokeReturn, "%s: client %d holds %d units", m.name, i, s.Held)
 	v.checkBooks(brokeQuiet, fmt.Sprintf("%s: client %d", m.name, i), now)
 	l := &v.Losses
 	expired, lost := s.Expired-was.stats.Expired, s.Lost-was.stats.Lost
 	forgiven, dropped := s.Forgiven-was.stats.Forgiven, s.Dropped-was.stats.Dropped
 	l.Lost, l.Forgiven, l.Dropped = l.Lost+lost, l.Forgiven+forgiven, l.Dropped+dropped
-	if local := now.alone - was.alone; forgiven > local {
-		v.found(brokeLosses, "%s: client %d forgave %d units, its fallback admitted %d", m.name, i, forgiven, local)
-	}
-	if dropped > 0 && now.hub.Refused == was.hub.Refused && now.hub.Renamed == was.hub.Renamed {
-		v.found(brokeLosses, "%s: client %d dropped %d units, and Redis refused none", m.name, i, dropped)
-	}
+	local := now.alone - was.alone
+	v.want(forgiven <= local, brokeLosses, "%s: client %d forgave %d units, its fallback admitted %d",
+		m.name, i, forgiven, local)
+	refused := now.hub.Refused != was.hub.Refused || now.hub.Renamed != was.hub.Renamed
+	v.want(dropped <= 0 || refused, brokeLosses, "%s: client %d dropped %d units, and Redis refused none",
+		m.name, i, dropped)
 	if excuse != "" {
 		l.Expired += expired
 		return
@@ -135,10 +130,9 @@ func (v *verdict) checkStanding(
 	if late {
 		most += free
 	}
-	if expired > free+left || expired+lost > most {
-		v.found(brokeLosses, "%s: %d units of client %d expired and %d are lost, without a reason: %d calls have left, "+
+	v.want(expired <= free+left && expired+lost <= most, brokeLosses,
+		"%s: %d units of client %d expired and %d are lost, without a reason: %d calls have left, "+
 			"free leases can have at most %d units", m.name, expired, i, lost, left, free)
-	}
 }
 
 // late returns the number of calls for one unit that stopped waiting for Redis in the phase before m or in the life of
@@ -165,10 +159,8 @@ func (v *verdict) checkKeys(e *evidence, before, m *moment, contended map[string
 	}
 	for key, a := range m.keys {
 		lacks, most := a.gap()-before.keys[key].gap(), contended[key]*int64(len(m.books))+left
-		if lacks < 0 || lacks > most {
-			v.found(brokeQuiet, "%s: key %s: of the units debited since the quiet moment before, "+
-				"%d are neither admitted nor held, want 0 to %d: %+v", m.name, key, lacks, most, a)
-		}
+		v.want(lacks >= 0 && lacks <= most, brokeQuiet, "%s: key %s: of the units debited since the quiet moment before, "+
+			"%d are neither admitted nor held, want 0 to %d: %+v", m.name, key, lacks, most, a)
 	}
 }
 

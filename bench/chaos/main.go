@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 const (
@@ -38,7 +39,7 @@ var (
 func main() {
 	isWorker()
 	flag.Parse()
-	redis.SetLogger(noLog{}) // failed dials are expected
+	redis.SetLogger(&logging.VoidLogger{}) // failed dials are expected
 	if err := playRows(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)

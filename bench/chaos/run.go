@@ -88,11 +88,7 @@ func (s *scene) draw(n int) int {
 	return s.rng.IntN(n)
 }
 
-func (s *scene) drawTime(limit time.Duration) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Duration(s.rng.Int64N(int64(limit)))
-}
+func (s *scene) drawTime(limit time.Duration) time.Duration { return time.Duration(s.draw(int(limit))) }
 
 func (s *scene) note() {
 	s.mu.Lock()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -66,7 +67,7 @@ func isWorker() {
 
 // workerMain obeys orders until its input ends, which it does when the runner has ended.
 func workerMain(in io.Reader, out io.Writer) error {
-	redis.SetLogger(noLog{}) // failed dials are expected
+	redis.SetLogger(&logging.VoidLogger{}) // failed dials are expected
 	orders, reports := json.NewDecoder(in), json.NewEncoder(out)
 	var s spec
 	if err := orders.Decode(&s); err != nil {
@@ -95,10 +96,6 @@ func workerMain(in io.Reader, out io.Writer) error {
 		}
 	}
 }
-
-type noLog struct{}
-
-func (noLog) Printf(context.Context, string, ...any) {}
 
 // open makes the limiter.
 func (w *worker) open() (err error) {

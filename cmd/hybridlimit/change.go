@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
@@ -19,41 +19,39 @@ func reset(fs *flag.FlagSet, c *connection) job {
 	var limit limitFlag
 	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\", because the new state depends on it; without it the fleet's limit of the key, or the limit that the processes of the limiter say")
 	tagBy := fs.String("tag-by", "", "the result of Config.TagBy for the key, if Config.TagBy is set")
-	key, w := &which{}, &walk{}
+	key := &which{}
 	key.add(fs)
-	w.add(fs)
 	var j job
-	j.check = func(bad *adapter.Violations, args []string) {
+	j.check = func(bad *violations, args []string) {
 		key.argument(bad, args)
 		key.check(bad, c.in)
-		w.check(bad)
-		if limit.set && (limit.limit.Algorithm == hybridlimit.AlgUnlimited || limit.limit.Algorithm == hybridlimit.AlgBlocked) {
-			bad.Add("-limit", limit.String(), "must be a limit that counts units")
-		}
+		bad.when(limit.set && static(limit.limit), "-limit", limit.String(), "must be a limit that counts units")
 	}
 	j.do = func(ctx context.Context, _ []string, out *printer) error {
-		t, err := c.target(ctx, key, w, *tagBy, &limit)
+		t, err := c.target(ctx, key, *tagBy, &limit)
 		if err != nil {
 			return err
 		}
 		if !limit.set {
-			var bad adapter.Violations
-			bad.Add("-limit", "", "is required: no process says the limit of the limiter")
-			return bad.Err("hybridlimit")
+			return invalid("-limit", "", "is required: no process says the limit of the limiter")
 		}
 		before, err := c.resetKey(ctx, t, limit.limit)
 		if err != nil {
 			return err
 		}
-		out.sets(struct {
+		out.value = struct {
 			Name   string               `json:"name"`
 			Key    string               `json:"key,omitempty"`
 			Digest string               `json:"digest"`
 			Limit  hybridlimit.Limit    `json:"limit"`
 			From   string               `json:"limit_from"`
 			Before hybridlimit.KeyState `json:"before"`
-		}{c.name, t.key, t.digest, limit.limit, limit.from, before})
-		fmt.Fprintf(out, "%s %q: reset to %s%s; before, it was %v\n", c.name, t.said(), limitText(limit.limit), limit.source(), before)
+		}{c.name, t.key, t.digest, limit.limit, limit.from, before}
+		from := ""
+		if limit.from != "" {
+			from = " (the limit of " + limit.from + ")"
+		}
+		fmt.Fprintf(out, "%s %q: reset to %s%s; before, it was %v\n", c.name, t.said(), limitText(limit.limit), from, before)
 		fmt.Fprintln(out, "Processes may spend units that they have leased for one more second, and deny from memory for some seconds.")
 		return nil
 	}
@@ -79,9 +77,7 @@ func (c *connection) resetKey(ctx context.Context, t target, limit hybridlimit.L
 		have = "log"
 	}
 	if want := kindFor(limit.Algorithm); have != "" && have != want {
-		var bad adapter.Violations
-		bad.Add("-limit", limit.String(), fmt.Sprintf("is a %s, but Redis has a %s under this key", want, have))
-		return before, bad.Err("hybridlimit")
+		return before, invalid("-limit", limit.String(), fmt.Sprintf("is a %s, but Redis has a %s under this key", want, have))
 	}
 	if before, err = c.calls.Reset(ctx, t.redisKey, limit); err != nil {
 		err = fmt.Errorf("hybridlimit: %w", err)
@@ -96,17 +92,10 @@ func kindOf(s wire.State) string {
 
 // kindFor returns the kind of an algorithm.
 func kindFor(a hybridlimit.Algorithm) string {
-	switch a {
-	case hybridlimit.AlgLeakyQueue:
-		return "queue"
-	case hybridlimit.AlgFixedWindow:
-		return "fixed window"
-	case hybridlimit.AlgSlidingWindow:
-		return "sliding window"
-	case hybridlimit.AlgSlidingLog:
-		return "log"
-	}
-	return "bucket"
+	return cmp.Or(map[hybridlimit.Algorithm]string{
+		hybridlimit.AlgLeakyQueue: "queue", hybridlimit.AlgFixedWindow: "fixed window",
+		hybridlimit.AlgSlidingWindow: "sliding window", hybridlimit.AlgSlidingLog: "log",
+	}[a], "bucket")
 }
 
 // fleetSwitch is the command switch.
@@ -114,7 +103,7 @@ func fleetSwitch(fs *flag.FlagSet, c *connection) job {
 	force := fs.Bool("force", false, "set it also if no process has a limiter of this name: processes that start within a day receive it")
 	var j job
 	var to hybrid.Switch
-	j.check = func(bad *adapter.Violations, args []string) {
+	j.check = func(bad *violations, args []string) {
 		arguments(bad, args, 0, 1, "must be one switch, or none to show it")
 		if len(args) == 1 {
 			var err error
@@ -133,7 +122,7 @@ func fleetSwitch(fs *flag.FlagSet, c *connection) job {
 			return err
 		}
 		answer := &changed{Name: c.name, Switch: was.String(), Since: at}
-		out.sets(answer)
+		out.value = answer
 		if len(args) == 0 {
 			fmt.Fprintf(out, "%s: %s\n", c.name, switchSaid(was.String(), at))
 			return c.never(ctx, at)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -49,11 +50,7 @@ const defaultURL = "redis://localhost:6379"
 
 // addConnection adds the flags. fromEnv is the value of HYBRIDLIMIT_REDIS.
 func addConnection(fs *flag.FlagSet, fromEnv string) *connection {
-	c := &connection{}
-	if fromEnv == "" {
-		fromEnv = defaultURL
-	}
-	c.url = fromEnv
+	c := &connection{url: cmp.Or(fromEnv, defaultURL)}
 	fs.Func("redis", "`URL` of Redis, redis://[user:password@]host:port[/db], rediss:// for TLS (default $HYBRIDLIMIT_REDIS, or "+defaultURL+")", func(s string) error {
 		c.url = s
 		return nil
@@ -70,19 +67,12 @@ func addConnection(fs *flag.FlagSet, fromEnv string) *connection {
 }
 
 // check adds a violation for each invalid flag, and reads the secret.
-func (c *connection) check(bad *adapter.Violations) {
-	if optional := c.unnamed && c.name == ""; !optional && !adapter.CheckName(c.name) {
-		bad.Add("-name", c.name, "is required and must match [A-Za-z0-9_.-]{1,128}")
-	}
-	if !adapter.CheckName(c.prefix) {
-		bad.Add("-prefix", c.prefix, "must match [A-Za-z0-9_.-]{1,128}")
-	}
-	if c.tags < 0 || c.tags > lua.MaxTags {
-		bad.Add("-tags", c.tags, "must be 1 to 16384, or 0")
-	}
-	if c.timeout <= 0 {
-		bad.Add("-timeout", c.timeout, "must be positive")
-	}
+func (c *connection) check(bad *violations) {
+	optional := c.unnamed && c.name == ""
+	bad.when(!optional && !adapter.CheckName(c.name), "-name", c.name, "is required and must match [A-Za-z0-9_.-]{1,128}")
+	bad.when(!adapter.CheckName(c.prefix), "-prefix", c.prefix, "must match [A-Za-z0-9_.-]{1,128}")
+	bad.when(c.tags < 0 || c.tags > lua.MaxTags, "-tags", c.tags, "must be 1 to 16384, or 0")
+	bad.when(c.timeout <= 0, "-timeout", c.timeout, "must be positive")
 	c.secret = secretOf(bad, "-hash-secret-file", c.secretFile)
 	c.trust.check(bad, strings.HasPrefix(c.url, "rediss:"))
 	if _, err := c.options(); err != nil {
@@ -91,7 +81,7 @@ func (c *connection) check(bad *adapter.Violations) {
 }
 
 // secretOf reads a secret from a file. Without a file name there is no secret.
-func secretOf(bad *adapter.Violations, name, file string) hybridlimit.Secret {
+func secretOf(bad *violations, name, file string) hybridlimit.Secret {
 	if file == "" {
 		return ""
 	}
@@ -115,11 +105,11 @@ func line(text []byte) string {
 
 // options parses the URL. Its error does not quote the URL, which may contain a password.
 func (c *connection) options() (connect func() redis.UniversalClient, err error) {
-	const problem = "must be redis://[user:password@]host:port[/db], or rediss:// or unix://"
+	problem := errors.New("must be redis://[user:password@]host:port[/db], or rediss:// or unix://")
 	if c.cluster {
 		o, err := redis.ParseClusterURL(c.url)
 		if err != nil {
-			return nil, fmt.Errorf("%s", problem)
+			return nil, problem
 		}
 		o.ContextTimeoutEnabled, o.DialerRetries = true, 1 // for -timeout to hold, and for a dial's error to come before it
 		c.trust.apply(o.TLSConfig)
@@ -127,12 +117,9 @@ func (c *connection) options() (connect func() redis.UniversalClient, err error)
 	}
 	o, err := redis.ParseURL(c.url)
 	if err != nil {
-		return nil, fmt.Errorf("%s", problem)
+		return nil, problem
 	}
-	o.ContextTimeoutEnabled, o.DialerRetries = true, 1
-	if o.MaxRetries == 0 {
-		o.MaxRetries = -1
-	}
+	o.ContextTimeoutEnabled, o.DialerRetries, o.MaxRetries = true, 1, cmp.Or(o.MaxRetries, -1)
 	c.trust.apply(o.TLSConfig)
 	return func() redis.UniversalClient { return redis.NewClient(o) }, nil
 }
@@ -190,9 +177,7 @@ func (c *connection) single(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("hybridlimit: cannot connect to Redis: %w", err)
 	case mode(said) == "cluster":
-		var bad adapter.Violations
-		bad.Add("-cluster", false, "must be set: this Redis is a node of a cluster")
-		return bad.Err("hybridlimit")
+		return invalid("-cluster", false, "must be set: this Redis is a node of a cluster")
 	}
 	return nil
 }
@@ -238,11 +223,9 @@ func (t *trust) add(fs *flag.FlagSet) {
 }
 
 // check reads the files, and adds a violation for each invalid flag.
-func (t *trust) check(bad *adapter.Violations, encrypted bool) {
+func (t *trust) check(bad *violations, encrypted bool) {
 	for _, f := range []struct{ name, file string }{{"-tls-ca", t.ca}, {"-tls-cert", t.cert}, {"-tls-key", t.key}} {
-		if f.file != "" && !encrypted {
-			bad.Add(f.name, f.file, "needs a rediss:// URL")
-		}
+		bad.when(f.file != "" && !encrypted, f.name, f.file, "needs a rediss:// URL")
 	}
 	if t.ca != "" {
 		t.roots = x509.NewCertPool()

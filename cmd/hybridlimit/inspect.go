@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -46,14 +45,12 @@ func inspect(fs *flag.FlagSet, c *connection) job {
 	fs.Var(&limit, "limit", "the key's `limit`, such as \"100/s burst 200\"; Redis does not store limits, so without it the fleet's limit of the key counts, or the limit that the processes of the limiter say")
 	floor := fs.Float64("floor", 0, "with -limit: the `floor` of a class, above 0 and at most 0.5, to see the units left for it")
 	tagBy := fs.String("tag-by", "", "the result of Config.TagBy for the key, if Config.TagBy is set")
-	key, w := &which{}, &walk{}
+	key := &which{}
 	key.add(fs)
-	w.add(fs)
 	var j job
-	j.check = func(bad *adapter.Violations, args []string) {
+	j.check = func(bad *violations, args []string) {
 		key.argument(bad, args)
 		key.check(bad, c.in)
-		w.check(bad)
 		switch {
 		case *floor == 0:
 		case !(*floor > 0 && *floor <= 0.5): // also NaN
@@ -65,7 +62,7 @@ func inspect(fs *flag.FlagSet, c *connection) job {
 		}
 	}
 	j.do = func(ctx context.Context, _ []string, out *printer) error {
-		t, err := c.target(ctx, key, w, *tagBy, &limit)
+		t, err := c.target(ctx, key, *tagBy, &limit)
 		if err != nil {
 			return err
 		}
@@ -77,12 +74,12 @@ func inspect(fs *flag.FlagSet, c *connection) job {
 			leaves := hybridlimit.Class{Floor: *floor}.Units(limit.limit)
 			r.Class = &classReport{Floor: leaves, Left: max(0, r.State.Left-leaves)}
 		}
-		out.sets(r)
+		out.value = r
 		if err := r.write(out); err != nil || r.found {
 			return err
 		}
 		if r.Processes == 0 && r.SwitchSet.IsZero() {
-			if err := c.unknown(ctx, w); err != nil {
+			if err := c.unknown(ctx, &key.walk); err != nil {
 				return err
 			}
 		}
@@ -123,7 +120,7 @@ func (c *connection) report(ctx context.Context, t target, limit limitFlag) (r r
 	if err != nil {
 		return r, fmt.Errorf("hybridlimit: %w", err)
 	}
-	r.Processes, r.Accounts = live.processes(c.name), live.accounts[c.name]
+	r.Processes, r.Accounts = live.processes(c.name), live.of[c.name].accounts
 	h, err := c.hub(c.tags)
 	if err != nil {
 		return r, err

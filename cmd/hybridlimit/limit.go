@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
@@ -19,7 +18,6 @@ import (
 type limitCommand struct {
 	*connection
 	which
-	walk
 	part              float64
 	back, list, force bool
 }
@@ -32,33 +30,23 @@ func fleetLimit(fs *flag.FlagSet, c *connection) job {
 	fs.BoolVar(&l.list, "list", false, "list the keys with a limit of the fleet")
 	fs.BoolVar(&l.force, "force", false, "set it also if no process has a limiter of this name, or if the processes have another algorithm")
 	l.which.add(fs)
-	l.walk.add(fs)
 	var j job
 	var to hybrid.FleetLimit
 	sets := false
-	j.check = func(bad *adapter.Violations, args []string) {
+	j.check = func(bad *violations, args []string) {
 		l.which.check(bad, c.in)
-		l.walk.check(bad)
 		arguments(bad, args, 0, 1, "must be one limit, or none to show it")
 		sets = len(args) == 1
-		if l.back && sets {
-			bad.Add("-clear", l.back, "cannot be used with a limit")
-		}
-		if l.part != 1 && !sets {
-			bad.Add("-part", l.part, "needs a limit")
-		}
-		if l.part != 1 && l.given() > 0 {
-			bad.Add("-part", l.part, "cannot be used with a key")
-		}
-		if l.list && (sets || l.back || l.given() > 0) {
-			bad.Add("-list", l.list, "cannot be used with a limit, a key or -clear")
-		}
+		key := l.given() > 0
+		bad.when(l.back && sets, "-clear", l.back, "cannot be used with a limit")
+		bad.when(l.part != 1 && !sets, "-part", l.part, "needs a limit")
+		bad.when(l.part != 1 && key, "-part", l.part, "cannot be used with a key")
+		bad.when(l.list && (sets || l.back || key), "-list", l.list, "cannot be used with a limit, a key or -clear")
 		if sets {
 			var err error
-			if to.Limit, err = hybridlimit.ParseLimit(args[0]); err != nil {
-				bad.Add("limit", args[0], "is not a limit, such as \"100/s burst 200\"")
-			}
+			to.Limit, err = hybridlimit.ParseLimit(args[0])
 			to.Part = l.part
+			bad.when(err != nil, "limit", args[0], "is not a limit, such as \"100/s burst 200\"")
 		}
 	}
 	j.invalid = func(err error) error {
@@ -94,7 +82,7 @@ func (l *limitCommand) ofLimiter(ctx context.Context, h *hybrid.Hub, to hybrid.F
 		return err
 	}
 	answer := &changed{Name: l.name, Since: was.At}
-	out.sets(answer)
+	out.value = answer
 	answer.is(was)
 	if !sets && !l.back {
 		fmt.Fprintf(out, "%s: %s\n", l.name, had)
@@ -123,7 +111,7 @@ func (l *limitCommand) ofLimiter(ctx context.Context, h *hybrid.Hub, to hybrid.F
 
 // ofKey shows, sets or clears the fleet's limit of one key.
 func (l *limitCommand) ofKey(ctx context.Context, h *hybrid.Hub, to hybridlimit.Limit, sets bool, out *printer) error {
-	t, err := l.target(ctx, &l.which, &l.walk, "", nil)
+	t, err := l.target(ctx, &l.which, "", nil)
 	if err != nil {
 		return err
 	}
@@ -144,7 +132,7 @@ func (l *limitCommand) ofKey(ctx context.Context, h *hybrid.Hub, to hybridlimit.
 		stored = l.names().Stored(l.name, key)
 	}
 	answer := &changed{Name: l.name, Key: key}
-	out.sets(answer)
+	out.value = answer
 	had := "no limit of the fleet"
 	if at := slices.IndexFunc(all, func(k hybrid.FleetKeyLimit) bool { return k.Key == stored }); at >= 0 {
 		had = keyLimitSaid(all[at])
@@ -201,7 +189,7 @@ func (l *limitCommand) ofKeys(ctx context.Context, h *hybrid.Hub, out *printer) 
 		answer[i] = changed{Name: l.name, Key: k.Key, Limit: limitText(k.Limit), Since: k.At}
 		fmt.Fprintf(t, "%q\t%s\n", k.Key, keyLimitSaid(k))
 	}
-	out.sets(answer)
+	out.value = answer
 	if err := t.Flush(); err != nil {
 		return err
 	}
@@ -219,7 +207,7 @@ func (l *limitCommand) fits(ctx context.Context, to hybridlimit.Limit) error {
 	if err != nil {
 		return nil //nolint:nilerr // heard tells the cause
 	}
-	have := live.limits[l.name]
+	have := live.of[l.name].limits
 	switch {
 	case live.processes(l.name) == 0:
 		return l.unheard()
@@ -240,10 +228,12 @@ func (l *limitCommand) fits(ctx context.Context, to hybridlimit.Limit) error {
 
 // sameKindOfLimit reports whether a limiter with one limit can apply the other.
 func sameKindOfLimit(have, to hybridlimit.Limit) bool {
-	static := func(l hybridlimit.Limit) bool {
-		return l.Algorithm == hybridlimit.AlgUnlimited || l.Algorithm == hybridlimit.AlgBlocked
-	}
 	return have.Algorithm == to.Algorithm || static(have) || static(to)
+}
+
+// static reports whether a limit counts no units.
+func static(l hybridlimit.Limit) bool {
+	return l.Algorithm == hybridlimit.AlgUnlimited || l.Algorithm == hybridlimit.AlgBlocked
 }
 
 // is sets the limit of the answer.

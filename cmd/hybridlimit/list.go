@@ -13,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -29,15 +28,15 @@ type listing struct {
 
 // listed is one limiter.
 type listed struct {
-	rows []row
-	more bool            // the limiter has more keys than rows
-	seen map[string]bool // the Redis keys of rows: SCAN may return a key twice
-	now  []string        // with -limit: the units left now, one for each of rows
+	Name      string `json:"name"`
+	Processes int64  `json:"processes"`
+	Limits    string `json:"limits,omitempty"` // that its processes say
+	Switch    string `json:"switch"`
+	Keys      []row  `json:"keys"`
+	More      bool   `json:"more"` // there are more keys
 
-	processes int64
-	limits    string // that its processes say, as text
-	said      string // its switch, as text
-	set       string // its switch, for -json
+	seen map[string]bool // the Redis keys of Keys: SCAN may return a key twice
+	said string          // its switch, and since when
 }
 
 // maxListed bounds the limiters in the output. It is more than people would name.
@@ -51,21 +50,18 @@ func list(fs *flag.FlagSet, c *connection) job {
 	fs.Var(&l.limit, "limit", "needs -name: the `limit` of the keys, such as \"100/s burst 200\", to show the units left now")
 	l.add(fs)
 	var j job
-	j.check = func(bad *adapter.Violations, args []string) {
+	j.check = func(bad *violations, args []string) {
 		l.check(bad)
 		arguments(bad, args, 0, 0, "must be none; -name selects a limiter")
-		if l.show < 1 || l.show > 1000 {
-			bad.Add("-n", l.show, "must be 1 to 1000")
-		}
-		if l.limit.set && c.name == "" {
-			bad.Add("-limit", l.limit.String(), "needs -name, because limiters differ in their limits")
-		}
+		bad.when(l.show < 1 || l.show > 1000, "-n", l.show, "must be 1 to 1000")
+		bad.when(l.limit.set && c.name == "", "-limit", l.limit.String(), "needs -name, because limiters differ in their limits")
 	}
 	j.do = func(ctx context.Context, _ []string, out *printer) error {
-		if err := l.find(ctx, c); err != nil {
-			return fmt.Errorf("hybridlimit: %w", err)
+		err := l.find(ctx, c)
+		if err == nil {
+			err = l.describe(ctx, c)
 		}
-		if err := l.describe(ctx, c); err != nil {
+		if err != nil {
 			return fmt.Errorf("hybridlimit: %w", err)
 		}
 		return l.print(out, c)
@@ -75,14 +71,12 @@ func list(fs *flag.FlagSet, c *connection) job {
 
 // find scans for the limiters and their keys.
 func (l *listing) find(ctx context.Context, c *connection) error {
-	match := c.names().Pattern("")
 	if c.name != "" {
-		l.limiters[c.name] = &listed{seen: map[string]bool{}}
-		match = c.names().Pattern(c.name)
+		l.found(c.name)
 	}
-	return l.run(ctx, c, match, func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
+	return l.run(ctx, c, c.names().Pattern(c.name), func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
 		err := l.page(ctx, c, node, keys)
-		return c.name != "" && l.limiters[c.name].more, err
+		return c.name != "" && l.limiters[c.name].More, err
 	})
 }
 
@@ -95,9 +89,9 @@ func (l *listing) page(ctx context.Context, c *connection, node *redis.Client, k
 			delete(one.seen, r.redisKey) // the scan may find it on the other node
 			return
 		case odd:
-			r.what, r.kind = "unreadable", "state that cannot be read"
+			r.Written, r.kind = "unreadable", "state that cannot be read"
 		}
-		one.rows = append(one.rows, r)
+		one.Keys = append(one.Keys, r)
 	})
 }
 
@@ -106,30 +100,28 @@ func (l *listing) takes(c *connection, redisKey string, p lua.Part) bool {
 	if c.name != "" && p.Limiter != c.name {
 		return false
 	}
-	one := l.limiters[p.Limiter]
-	if one == nil {
-		one = l.found(p.Limiter)
-	}
+	one := l.found(p.Limiter)
 	switch {
 	case one == nil, p.Key == "" || one.seen[redisKey]:
 		return false
 	case len(one.seen) == l.show:
-		one.more = true
+		one.More = true
 		return false
 	}
 	one.seen[redisKey] = true
 	return true
 }
 
-// found adds a limiter, and returns nil if there are too many.
+// found returns a limiter, which may be new, and nil if there are too many.
 func (l *listing) found(name string) *listed {
-	if len(l.limiters) == maxListed {
+	switch {
+	case l.limiters[name] != nil:
+	case len(l.limiters) == maxListed:
 		l.left = true
-		return nil
+	default:
+		l.limiters[name] = &listed{Name: name, Keys: []row{}, seen: map[string]bool{}}
 	}
-	one := &listed{seen: map[string]bool{}}
-	l.limiters[name] = one
-	return one
+	return l.limiters[name]
 }
 
 // describe reads the processes and the switch of each limiter, and with -limit the units left for its keys.
@@ -139,14 +131,14 @@ func (l *listing) describe(ctx context.Context, c *connection) error {
 		return err
 	}
 	for name := range live.of { // limiters without keys
-		if c.name == "" && l.limiters[name] == nil {
+		if c.name == "" {
 			l.found(name)
 		}
 	}
 	for name, one := range l.limiters {
-		slices.SortFunc(one.rows, func(a, b row) int { return strings.Compare(a.key, b.key) })
-		one.processes, one.limits = live.processes(name), live.limitsSaid(name)
-		h, err := c.hub(cmp.Or(live.tags[name], c.tags))
+		slices.SortFunc(one.Keys, func(a, b row) int { return strings.Compare(a.Key, b.Key) })
+		one.Processes, one.Limits = live.processes(name), live.limitsSaid(name)
+		h, err := c.hub(cmp.Or(live.of[name].tags, c.tags))
 		if err != nil {
 			return err
 		}
@@ -154,90 +146,66 @@ func (l *listing) describe(ctx context.Context, c *connection) error {
 		if err != nil {
 			return err
 		}
-		one.said, one.set = switchSaid(s.String(), at), s.String()
-		if c.name != "" && at.IsZero() && one.processes == 0 && len(one.seen) == 0 && !l.cut {
+		one.said, one.Switch = switchSaid(s.String(), at), s.String()
+		if c.name != "" && at.IsZero() && one.Processes == 0 && len(one.seen) == 0 && !l.cut {
 			delete(l.limiters, name) // Redis has nothing of this name
 		}
-		for _, r := range one.rows {
-			if !l.limit.set {
-				break
-			}
-			bounded, cancel := context.WithTimeout(ctx, c.timeout)
-			k, err := c.calls.Look(bounded, r.redisKey, l.limit.limit)
-			cancel()
-			if err != nil {
+		for i := range one.Keys {
+			if err := l.look(ctx, c, &one.Keys[i]); err != nil {
 				return err
-			}
-			if now := fmt.Sprintf("%d of %d", k.Left, k.Limit.BurstSize()); r.kind == kindFor(l.limit.limit.Algorithm) {
-				one.now = append(one.now, now)
-			} else {
-				one.now = append(one.now, "- (a "+r.kind+")") // the limit has another algorithm
 			}
 		}
 	}
 	return nil
 }
 
-// listedAnswer is a limiter in the answer for -json.
-type listedAnswer struct {
-	Name      string      `json:"name"`
-	Processes int64       `json:"processes"`
-	Limits    string      `json:"limits,omitempty"` // that its processes say
-	Switch    string      `json:"switch"`
-	Keys      []rowAnswer `json:"keys"`
-	More      bool        `json:"more"` // there are more keys
-}
-
-// answer returns the answer for -json.
-func (l *listing) answer() (out []listedAnswer) {
-	out = []listedAnswer{}
-	for _, name := range slices.Sorted(maps.Keys(l.limiters)) {
-		one := l.limiters[name]
-		a := listedAnswer{Name: name, Processes: one.processes, Limits: one.limits, Switch: one.set, Keys: []rowAnswer{}, More: one.more}
-		for i, r := range one.rows {
-			k := r.answer()
-			if i < len(one.now) {
-				k.Now = one.now[i]
-			}
-			a.Keys = append(a.Keys, k)
-		}
-		out = append(out, a)
+// look reads the units left for a key, with -limit.
+func (l *listing) look(ctx context.Context, c *connection, r *row) error {
+	if !l.limit.set {
+		return nil
 	}
-	return out
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	k, err := c.calls.Look(ctx, r.redisKey, l.limit.limit)
+	if r.Now = fmt.Sprintf("%d of %d", k.Left, k.Limit.BurstSize()); r.kind != kindFor(l.limit.limit.Algorithm) {
+		r.Now = "- (a " + r.kind + ")" // the limit has another algorithm
+	}
+	return err
 }
 
 // print writes each limiter with its keys.
 func (l *listing) print(out *printer, c *connection) error {
-	out.sets(l.answer())
+	all, now := []*listed{}, ""
+	if l.limit.set {
+		now = "\tLEFT NOW"
+	}
 	for _, name := range slices.Sorted(maps.Keys(l.limiters)) {
 		one := l.limiters[name]
+		all = append(all, one)
 		limits := ""
-		if one.limits != "" {
-			limits = "limit " + one.limits + ", "
+		if one.Limits != "" {
+			limits = "limit " + one.Limits + ", "
 		}
-		fmt.Fprintf(out, "%s: %d processes, %sswitch %s\n", name, one.processes, limits, one.said)
+		fmt.Fprintf(out, "%s: %d processes, %sswitch %s\n", name, one.Processes, limits, one.said)
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		if len(one.rows) > 0 {
-			now := ""
-			if l.limit.set {
-				now = "\tLEFT NOW"
-			}
+		if len(one.Keys) > 0 {
 			fmt.Fprintf(t, "  KEY\tWHEN LAST WRITTEN\tAGO\tEXPIRES IN%s\n", now)
 		}
-		for i, r := range one.rows {
-			fmt.Fprintf(t, "  %q\t%s\t%s\t%s", r.key, r.what, r.ago(), span(r.ttl, time.Second))
+		for _, r := range one.Keys {
+			fmt.Fprintf(t, "  %q\t%s\t%s\t%s", r.Key, r.Written, r.ago(), span(r.ttl, time.Second))
 			if l.limit.set {
-				fmt.Fprintf(t, "\t%s", one.now[i])
+				fmt.Fprintf(t, "\t%s", r.Now)
 			}
 			fmt.Fprintln(t)
 		}
 		if err := t.Flush(); err != nil {
 			return err
 		}
-		if one.more {
+		if one.More {
 			fmt.Fprintf(out, "  There are more keys: -n shows more than %d.\n", l.show)
 		}
 	}
+	out.value = all
 	switch {
 	case l.left:
 		fmt.Fprintf(out, "There are more than %d limiters: the others are not shown.\n", maxListed)

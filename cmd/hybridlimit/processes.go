@@ -12,35 +12,30 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/groups"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// roll is the processes of a deployment, as their heartbeats count them.
+// roll is the processes of a prefix, as their heartbeats count them.
 type roll struct {
-	of       map[string]int64 // by limiter
-	accounts map[string]int64 // by limiter; a process has an account for each class of the limiter
-	unknown  int64            // processes whose limiters are not known
-
-	limits map[string]map[string]int64 // processes by limit, as text, by limiter
-	tags   map[string]int              // by limiter: the number of tags of its processes
+	of      map[string]counted // by limiter
+	unknown int64              // processes whose limiters are not known
 }
 
-// newRoll returns a roll without processes.
-func newRoll() roll {
-	return roll{of: map[string]int64{}, accounts: map[string]int64{}, limits: map[string]map[string]int64{}, tags: map[string]int{}}
+// counted is the processes of a limiter.
+type counted struct {
+	count    int64
+	accounts int64            // a process has an account for each class of the limiter
+	limits   map[string]int64 // processes by limit, as text
+	tags     int              // of the deployment
 }
 
-// limit returns the limit of a limiter that its processes say, if they say one and the same.
-func (r roll) limit(limiter string) (limit hybridlimit.Limit, ok bool) {
-	if len(r.limits[limiter]) != 1 {
-		return limit, false
-	}
-	for text := range r.limits[limiter] {
+// limit returns the limit that the processes say, if they say one and the same.
+func (m counted) limit() (limit hybridlimit.Limit, ok bool) {
+	for text := range m.limits {
 		parsed, err := hybridlimit.ParseLimit(text)
-		return parsed, err == nil
+		return parsed, err == nil && len(m.limits) == 1
 	}
 	return limit, false
 }
@@ -48,7 +43,7 @@ func (r roll) limit(limiter string) (limit hybridlimit.Limit, ok bool) {
 // limitsSaid describes the limits of a limiter: "100/s", or "100/s (2 processes), 200/s (1 processes)"; "" if none is
 // known.
 func (r roll) limitsSaid(limiter string) string {
-	of := r.limits[limiter]
+	of := r.of[limiter].limits
 	var parts []string
 	for _, text := range slices.Sorted(maps.Keys(of)) {
 		if len(of) > 1 {
@@ -60,89 +55,70 @@ func (r roll) limitsSaid(limiter string) string {
 }
 
 // processes returns N of a limiter. It includes processes whose limiters are not known, as the fleet does.
-func (r roll) processes(limiter string) int64 { return r.of[limiter] + r.unknown }
+func (r roll) processes(limiter string) int64 { return r.of[limiter].count + r.unknown }
 
 // roll counts the processes of all limiters, of all deployments that findTags has found. It costs two messages, and two
 // for each group of processes with the same limiters.
 func (c *connection) roll(ctx context.Context) (roll, error) {
-	if len(c.all) < 2 {
-		return c.rollOf(ctx)
+	r, all := roll{of: map[string]counted{}}, c.all
+	if len(all) == 0 {
+		all = []int{c.tags}
 	}
-	all := newRoll()
-	for _, tags := range c.all {
-		one := *c
-		one.tags = tags
-		r, err := one.rollOf(ctx)
-		if err != nil {
-			return all, err
-		}
-		all.unknown += r.unknown
-		for name, n := range r.of {
-			all.of[name] += n
-			all.accounts[name] += r.accounts[name]
-			all.tags[name] = tags
-			for limit, n := range r.limits[name] {
-				all.said(name, limit, n)
-			}
-		}
-	}
-	return all, nil
-}
-
-// rollOf is roll for one deployment.
-func (c *connection) rollOf(ctx context.Context) (roll, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	r, names := newRoll(), c.names()
-	text, err := c.textOf(ctx, names.Groups())
-	if err != nil {
-		return r, err
-	}
-	_, ids, ok := wire.DecodeGroups(text)
-	if text != "" && !ok {
-		return r, fmt.Errorf("%s: no process can have written %.40q", names.Groups(), text)
-	}
-	for _, id := range ids {
-		now, err := c.rdb.Time(ctx).Result()
-		if err != nil {
-			return r, fmt.Errorf("TIME: %w", err)
-		}
-		n, err := c.rdb.ZCount(ctx, names.Group(id), strconv.FormatInt(now.UnixMicro(), 10), "+inf").Result()
-		if err != nil {
-			return r, fmt.Errorf("%s: %w", names.Group(id), err)
-		}
-		if text, err = c.textOf(ctx, names.GroupNames(id)); err != nil {
+	for _, tags := range all {
+		if err := c.addTo(ctx, &r, tags); err != nil {
 			return r, err
 		}
-		r.add(groups.Parse(id, text), n)
 	}
 	return r, nil
 }
 
+// addTo adds the processes of one deployment.
+func (c *connection) addTo(ctx context.Context, r *roll, tags int) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	names := lua.Names{Prefix: c.prefix, Tags: tags}
+	text, err := c.textOf(ctx, names.Groups())
+	if err != nil {
+		return err
+	}
+	_, ids, ok := wire.DecodeGroups(text)
+	if text != "" && !ok {
+		return fmt.Errorf("%s: no process can have written %.40q", names.Groups(), text)
+	}
+	for _, id := range ids {
+		now, err := c.rdb.Time(ctx).Result()
+		if err != nil {
+			return fmt.Errorf("TIME: %w", err)
+		}
+		n, err := c.rdb.ZCount(ctx, names.Group(id), strconv.FormatInt(now.UnixMicro(), 10), "+inf").Result()
+		if err != nil {
+			return fmt.Errorf("%s: %w", names.Group(id), err)
+		}
+		if text, err = c.textOf(ctx, names.GroupNames(id)); err != nil {
+			return err
+		}
+		r.add(groups.Parse(id, text), n, tags)
+	}
+	return nil
+}
+
 // add adds the processes of a group. said is nil if its names are not known.
-func (r *roll) add(said *groups.Names, processes int64) {
+func (r *roll) add(said *groups.Names, processes int64, tags int) {
 	if said == nil {
 		r.unknown += processes
 		return
 	}
 	for name, classes := range said.Classes {
-		r.of[name] += processes
-		r.accounts[name] += processes * classes
+		m := r.of[name]
+		if m.limits == nil {
+			m.limits = map[string]int64{}
+		}
+		if limit, ok := said.Limits[name]; ok && processes > 0 {
+			m.limits[limit] += processes
+		}
+		m.count, m.accounts, m.tags = m.count+processes, m.accounts+processes*classes, tags
+		r.of[name] = m
 	}
-	for name, limit := range said.Limits {
-		r.said(name, limit, processes)
-	}
-}
-
-// said adds processes that say a limit.
-func (r *roll) said(limiter, limit string, processes int64) {
-	if processes == 0 {
-		return
-	}
-	if r.limits[limiter] == nil {
-		r.limits[limiter] = map[string]int64{}
-	}
-	r.limits[limiter][limit] += processes
 }
 
 // textOf returns the text of a key, or "" if there is none. MGET takes a key of another type for none, so textOf asks
@@ -190,9 +166,7 @@ func (c *connection) findTags(ctx context.Context) error {
 	case len(of) == 0 && len(all) == 1:
 		c.tags = all[0]
 	case len(of) > 1 && c.name != "":
-		var bad adapter.Violations
-		bad.Add("-tags", 0, fmt.Sprintf("must be one of %v: the processes of limiter %q do not agree on HubConfig.Tags, so they share no state", of, c.name))
-		return bad.Err("hybridlimit")
+		return invalid("-tags", 0, fmt.Sprintf("must be one of %v: the processes of limiter %q do not agree on HubConfig.Tags, so they share no state", of, c.name))
 	default:
 		c.tags = lua.DefaultTags
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -34,13 +33,9 @@ func (w *walk) add(fs *flag.FlagSet) {
 }
 
 // check adds a violation for each invalid flag.
-func (w *walk) check(bad *adapter.Violations) {
-	if w.most <= 0 {
-		bad.Add("-for", w.most, "must be positive")
-	}
-	if w.rate < 1 {
-		bad.Add("-rate", w.rate, "must be at least 1")
-	}
+func (w *walk) check(bad *violations) {
+	bad.when(w.most <= 0, "-for", w.most, "must be positive")
+	bad.when(w.rate < 1, "-rate", w.rate, "must be at least 1")
 }
 
 // seen receives a page of matching keys. done ends the scan.
@@ -118,34 +113,19 @@ func (w *walk) node(ctx context.Context, c *connection, node *redis.Client, matc
 
 // row is one key in the output of list and top.
 type row struct {
-	key    string
-	what   string  // units left, used or queued
-	empty  float64 // sort key of top -by emptiest: a larger number is emptier
-	since  int64   // units debited since the state began
-	per    float64 // units debited per second
-	leased int64   // units in the ledger
+	Key     string  `json:"key"`
+	Written string  `json:"when_written"` // units left, used or queued
+	Debited int64   `json:"debited"`      // units since the state began
+	Second  float64 `json:"per_second"`   // units debited
+	Leased  int64   `json:"leased"`       // units in the ledger
+	Now     string  `json:"left_now,omitempty"`
 
 	limiter, redisKey, kind string
 
-	how how // the other fields are complete for held only
-
-	age time.Duration // time since the state was written; negative: unknown
-	ttl time.Duration // time until the state expires; negative: unknown, or never
-}
-
-// rowAnswer is a key in an answer for -json.
-type rowAnswer struct {
-	Key     string  `json:"key"`
-	Written string  `json:"when_written"` // units left, used or queued
-	Debited int64   `json:"debited"`
-	Second  float64 `json:"per_second"`
-	Leased  int64   `json:"leased"`
-	Now     string  `json:"left_now,omitempty"`
-}
-
-// answer returns the row for -json.
-func (r row) answer() rowAnswer {
-	return rowAnswer{Key: r.key, Written: r.what, Debited: r.since, Second: r.per, Leased: r.leased}
+	how   how           // the other fields are complete for held only
+	empty float64       // sort key of top -by emptiest: a larger number is emptier
+	age   time.Duration // since the state was written; negative: unknown
+	ttl   time.Duration // until the state expires; negative: unknown, or never
 }
 
 // ago returns the time since the state was written, as text.
@@ -161,9 +141,9 @@ func span(d, to time.Duration) string {
 
 // of fills in the figures of a state.
 func (r *row) of(s wire.State, now time.Time) {
-	r.since, r.leased = s.Since, s.Out[0]+s.Out[1]
+	r.Debited, r.Leased = s.Since, s.Out[0]+s.Out[1]
 	if life := now.Sub(time.UnixMicro(max(s.Born, s.Reset))).Seconds(); life > 0 {
-		r.per = float64(s.Since) / max(life, 1)
+		r.Second = float64(s.Since) / max(life, 1)
 	}
 	level := float64(0)
 	if s.Unit > 0 {
@@ -172,11 +152,11 @@ func (r *row) of(s wire.State, now time.Time) {
 	r.kind = kindOf(s)
 	switch r.kind {
 	case "bucket":
-		r.what, r.empty = fmt.Sprintf("%.1f left", level), -level
+		r.Written, r.empty = fmt.Sprintf("%.1f left", level), -level
 	case "queue":
-		r.what, r.empty = fmt.Sprintf("%.1f queued", -level), -level
+		r.Written, r.empty = fmt.Sprintf("%.1f queued", -level), -level
 	default:
-		r.what, r.empty = fmt.Sprintf("%d used", s.Cur), float64(s.Cur)
+		r.Written, r.empty = fmt.Sprintf("%d used", s.Cur), float64(s.Cur)
 	}
 }
 
@@ -199,7 +179,7 @@ func (c *connection) rows(ctx context.Context, node *redis.Client, keys []string
 	rows, err := read(ctx, node, taken)
 	for i, r := range rows {
 		if r.how != vanished {
-			r.limiter, r.key, r.redisKey = parts[i].Limiter, parts[i].Key, taken[i]
+			r.limiter, r.Key, r.redisKey = parts[i].Limiter, parts[i].Key, taken[i]
 			visit(r)
 		}
 	}
@@ -247,7 +227,7 @@ func read(ctx context.Context, node *redis.Client, keys []string) ([]row, error)
 			r.how = odd
 		case entries[i].Err() == nil && entries[i].Val() > 0:
 			n := entries[i].Val()
-			r.kind, r.what, r.empty = "log", fmt.Sprintf("%d entries", n), float64(n)
+			r.kind, r.Written, r.empty = "log", fmt.Sprintf("%d entries", n), float64(n)
 		default:
 			r.how = vanished
 		}

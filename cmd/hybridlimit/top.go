@@ -13,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -34,8 +33,11 @@ type ranking struct {
 
 // ranked is the first keys of a limiter, in order.
 type ranked struct {
-	rows []row
-	keys int // all keys of the limiter
+	Name     string `json:"name"`
+	Limits   string `json:"limits,omitempty"` // that its processes say
+	Keys     int    `json:"keys"`             // of the limiter
+	Complete bool   `json:"complete"`         // the scan has seen all keys
+	Top      []row  `json:"top"`
 }
 
 // top is the command top.
@@ -46,34 +48,29 @@ func top(fs *flag.FlagSet, c *connection) job {
 	fs.IntVar(&r.show, "n", 20, "number of `keys` to show for a limiter, 1 to 1000")
 	r.add(fs)
 	var j job
-	j.check = func(bad *adapter.Violations, args []string) {
+	j.check = func(bad *violations, args []string) {
 		arguments(bad, args, 0, 0, "must be none")
-		if r.by != "busiest" && r.by != "emptiest" && r.by != "running" {
-			bad.Add("-by", r.by, "must be busiest, emptiest or running")
-		}
-		if r.by == "running" && c.name == "" {
-			bad.Add("-by", r.by, "needs -name")
-		}
-		if r.show < 1 || r.show > 1000 {
-			bad.Add("-n", r.show, "must be 1 to 1000")
-		}
+		known := slices.Contains([]string{"busiest", "emptiest", "running"}, r.by)
+		bad.when(!known, "-by", r.by, "must be busiest, emptiest or running")
+		bad.when(r.by == "running" && c.name == "", "-by", r.by, "needs -name")
+		bad.when(r.show < 1 || r.show > 1000, "-n", r.show, "must be 1 to 1000")
 		r.check(bad)
 	}
 	j.do = func(ctx context.Context, _ []string, out *printer) (err error) {
 		if r.live, err = c.roll(ctx); err != nil && !refused(err) {
 			return fmt.Errorf("hybridlimit: %w", err)
 		}
-		var found interface {
-			find(ctx context.Context, c *connection) error
-			print(out *printer, c *connection) error
-		} = r
+		match, page, print := c.names().Pattern(c.name), r.page, r.print
 		if r.by == "running" {
-			found = &holdings{ranking: r}
+			h := &holdings{ranking: r, all: []holding{}}
+			match, page, print = c.names().HeldPattern(c.name), h.page, h.print
 		}
-		if err := found.find(ctx, c); err != nil {
+		if err := r.run(ctx, c, match, func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
+			return false, page(ctx, c, node, keys)
+		}); err != nil {
 			return fmt.Errorf("hybridlimit: %w", err)
 		}
-		if err := found.print(out, c); err != nil {
+		if err := print(out, c); err != nil {
 			return err
 		}
 		if r.keys+r.odd+r.moved > 0 || r.cut || c.name != "" && r.live.processes(c.name) > 0 || c.name == "" && len(r.live.of) > 0 {
@@ -85,13 +82,6 @@ func top(fs *flag.FlagSet, c *connection) job {
 		return nothing(fmt.Sprintf("no limiter %q is known to this Redis: no key and no process, with -prefix %s and -tags %d", c.name, c.prefix, c.tags))
 	}
 	return j
-}
-
-// find scans for the keys.
-func (r *ranking) find(ctx context.Context, c *connection) error {
-	return r.run(ctx, c, c.names().Pattern(c.name), func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
-		return false, r.page(ctx, c, node, keys)
-	})
 }
 
 // page ranks the keys on a page.
@@ -111,13 +101,14 @@ func (r *ranking) page(ctx context.Context, c *connection, node *redis.Client, k
 			r.odd++
 		default:
 			r.keys++
-			if r.of[one.limiter] == nil {
-				r.of[one.limiter] = &ranked{}
-			}
 			of := r.of[one.limiter]
-			of.keys++
-			of.rows = keep(of.rows, one, r.show, func(a, b row) int {
-				return cmp.Or(cmp.Compare(r.rank(b), r.rank(a)), strings.Compare(a.key, b.key))
+			if of == nil {
+				of = &ranked{Name: one.limiter}
+				r.of[one.limiter] = of
+			}
+			of.Keys++
+			of.Top = keep(of.Top, one, r.show, func(a, b row) int {
+				return cmp.Or(cmp.Compare(r.rank(b), r.rank(a)), strings.Compare(a.Key, b.Key))
 			})
 		}
 	})
@@ -126,7 +117,7 @@ func (r *ranking) page(ctx context.Context, c *connection, node *redis.Client, k
 // rank is the number to sort by.
 func (r *ranking) rank(one row) float64 {
 	if r.by == "busiest" {
-		return one.per
+		return one.Second
 	}
 	return one.empty
 }
@@ -141,41 +132,32 @@ func keep[T any](all []T, one T, most int, order func(a, b T) int) []T {
 	return all[:min(len(all), most)]
 }
 
-// topAnswer is the answer of top for -json.
-type topAnswer struct {
-	Name     string      `json:"name"`
-	Limits   string      `json:"limits,omitempty"` // that its processes say
-	Keys     int         `json:"keys"`             // of the limiter
-	Complete bool        `json:"complete"`         // the scan has seen all keys
-	Top      []rowAnswer `json:"top"`
-}
-
 // print writes the tables and a summary.
 func (r *ranking) print(out *printer, c *connection) error {
-	answers := []topAnswer{}
+	all := []*ranked{}
 	for _, name := range slices.Sorted(maps.Keys(r.of)) {
-		of, limits := r.of[name], r.live.limitsSaid(name)
-		a := topAnswer{Name: name, Limits: limits, Keys: of.keys, Complete: !r.cut && r.moved == 0, Top: []rowAnswer{}}
-		if c.name == "" || limits != "" {
-			fmt.Fprintf(out, "%s: limit %s\n", name, cmp.Or(limits, "not known, because no process says it"))
+		of := r.of[name]
+		all = append(all, of)
+		of.Limits, of.Complete = r.live.limitsSaid(name), !r.cut && r.moved == 0
+		if c.name == "" || of.Limits != "" {
+			fmt.Fprintf(out, "%s: limit %s\n", name, cmp.Or(of.Limits, "not known, because no process says it"))
 		}
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "KEY\tWHEN LAST WRITTEN\tAGO\tDEBITED\tPER SECOND\tLEASED")
-		for _, one := range of.rows {
-			fmt.Fprintf(t, "%q\t%s\t%s\t%d\t%.2f\t%d\n", one.key, one.what, one.ago(), one.since, one.per, one.leased)
-			a.Top = append(a.Top, one.answer())
+		for _, one := range of.Top {
+			fmt.Fprintf(t, "%q\t%s\t%s\t%d\t%.2f\t%d\n", one.Key, one.Written, one.ago(), one.Debited, one.Second, one.Leased)
 		}
 		if err := t.Flush(); err != nil {
 			return err
 		}
-		answers = append(answers, a)
 	}
-	out.sets(answers)
-	return r.summary(out, c)
+	out.value = all
+	r.summary(out, c)
+	return nil
 }
 
 // summary writes the number of keys, and the reasons why some are missing.
-func (r *ranking) summary(out *printer, c *connection) error {
+func (r *ranking) summary(out *printer, c *connection) {
 	all := "complete"
 	switch {
 	case r.cut:
@@ -190,28 +172,22 @@ func (r *ranking) summary(out *printer, c *connection) error {
 	if r.odd > 0 {
 		fmt.Fprintf(out, "%d more keys have a state that this version cannot read.\n", r.odd)
 	}
-	return nil
 }
 
 // holding is one key of a limiter of calls in flight in the output of top.
 type holding struct {
-	key   string
-	procs int64 // that hold permits
-	wire.Holding
+	Key       string `json:"key"`
+	Permits   int64  `json:"permits"`
+	Processes int64  `json:"processes"` // that hold permits
+	Refused   bool   `json:"refused"`   // a call, in the last second
+
+	learns time.Duration // until Redis grants permits again
 }
 
 // holdings ranks the keys of a limiter of calls in flight: top -by running.
 type holdings struct {
 	*ranking
 	all []holding
-	now time.Time // of Redis
-}
-
-// find scans for the limiter's keys.
-func (h *holdings) find(ctx context.Context, c *connection) error {
-	return h.run(ctx, c, c.names().HeldPattern(c.name), func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
-		return false, h.page(ctx, c, node, keys)
-	})
 }
 
 // page ranks the limiter's keys on a page.
@@ -221,7 +197,7 @@ func (h *holdings) page(ctx context.Context, c *connection, node *redis.Client, 
 	for _, k := range keys {
 		if p, ok := c.names().ParseHeld(k); ok && p.Limiter == c.name && !h.seen[k] {
 			h.seen[k] = true
-			found, taken = append(found, holding{key: p.Key}), append(taken, k)
+			found, taken = append(found, holding{Key: p.Key}), append(taken, k)
 		}
 	}
 	if len(taken) == 0 {
@@ -239,8 +215,9 @@ func (h *holdings) page(ctx context.Context, c *connection, node *redis.Client, 
 	if err := failed(cmds, err); err != nil {
 		return err
 	}
-	h.now = clock.Val()
+	now := clock.Val().UnixMicro()
 	for i, k := range taken {
+		one := &found[i]
 		values := append(fields[i].Val(), nil, nil)
 		about, there := values[0].(string)
 		state, ok := wire.DecodeHolding(about)
@@ -249,13 +226,14 @@ func (h *holdings) page(ctx context.Context, c *connection, node *redis.Client, 
 			h.moved++
 			delete(h.seen, k)
 		case ok:
-			found[i].procs, found[i].Holding = procs[i].Val()-1, state
+			one.Processes, one.Permits, one.Refused = procs[i].Val()-1, state.Total, state.Scarce > now
+			one.learns = time.Duration(state.Learn-now) * time.Microsecond
 			if _, marked := values[1].(string); marked {
-				found[i].procs--
+				one.Processes--
 			}
 			h.keys++
-			h.all = keep(h.all, found[i], h.show, func(a, b holding) int {
-				return cmp.Or(cmp.Compare(b.Total, a.Total), strings.Compare(a.key, b.key))
+			h.all = keep(h.all, *one, h.show, func(a, b holding) int {
+				return cmp.Or(cmp.Compare(b.Permits, a.Permits), strings.Compare(a.Key, b.Key))
 			})
 		case there || expected(fields[i].Err()):
 			h.odd++
@@ -266,32 +244,24 @@ func (h *holdings) page(ctx context.Context, c *connection, node *redis.Client, 
 
 // print writes the table and a summary.
 func (h *holdings) print(out *printer, c *connection) error {
-	type held struct {
-		Key       string `json:"key"`
-		Permits   int64  `json:"permits"`
-		Processes int64  `json:"processes"`
-		Refused   bool   `json:"refused"` // a call, in the last second
-	}
-	answer := []held{}
+	out.value = h.all
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(h.all) > 0 {
 		fmt.Fprintln(t, "KEY\tPERMITS HELD\tPROCESSES\tREFUSED\tGRANTS")
 	}
-	now := h.now.UnixMicro()
 	for _, one := range h.all {
 		refused, grants := "-", "yes"
-		if one.Scarce > now {
+		if one.Refused {
 			refused = "in the last second"
 		}
-		if one.Learn > now {
-			grants = "in " + (time.Duration(one.Learn-now) * time.Microsecond).Round(time.Millisecond).String()
+		if one.learns > 0 {
+			grants = "in " + one.learns.Round(time.Millisecond).String()
 		}
-		answer = append(answer, held{one.key, one.Total, one.procs, one.Scarce > now})
-		fmt.Fprintf(t, "%q\t%d\t%d\t%s\t%s\n", one.key, one.Total, one.procs, refused, grants)
+		fmt.Fprintf(t, "%q\t%d\t%d\t%s\t%s\n", one.Key, one.Permits, one.Processes, refused, grants)
 	}
-	out.sets(answer)
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return h.summary(out, c)
+	h.summary(out, c)
+	return nil
 }

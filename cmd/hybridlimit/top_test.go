@@ -146,8 +146,8 @@ func TestTopCountsKeysOnce(t *testing.T) {
 		}
 	}
 	var out printer
-	if err := r.print(&out, c); err != nil || !strings.Contains(out.String(), "3 keys of api, complete") || len(r.of["api"].rows) != 1 || r.of["api"].rows[0].key != "c" {
-		t.Errorf("%v, %+v\n%s", err, r.of["api"].rows, out.String())
+	if err := r.print(&out, c); err != nil || !strings.Contains(out.String(), "3 keys of api, complete") || len(r.of["api"].Top) != 1 || r.of["api"].Top[0].Key != "c" {
+		t.Errorf("%v, %+v\n%s", err, r.of["api"].Top, out.String())
 	}
 	other := srv.Client(t)
 	other.AddHook(answered(func(cmd redis.Cmder) {

@@ -23,6 +23,7 @@ import (
 
 // which is the flags that select a key. All commands about a key have them.
 type which struct {
+	walk                // for -digest
 	text         string // -for-key
 	user         string
 	ip           string
@@ -50,6 +51,7 @@ func (w *which) add(fs *flag.FlagSet) {
 	fs.StringVar(&w.bearer, "bearer", "", "instead of a key: `-` reads a bearer token from standard input, for a key of httplimit.Bearer")
 	fs.StringVar(&w.secretFile, "secret-file", "", "for -user, -api-key and -bearer: `file` with the secret of the key function; a newline at the end of the file is ignored")
 	if !w.offline {
+		w.walk.add(fs)
 		fs.StringVar(&w.digest, "digest", "", "instead of a key: the `key_digest` of a log line; finding it takes a scan, unless keys are hashed")
 	}
 }
@@ -74,24 +76,18 @@ func (w *which) flags() string {
 
 // argument makes the argument of the command the text of the key, if there is one. It adds a violation unless there is
 // exactly one key.
-func (w *which) argument(bad *adapter.Violations, args []string) {
+func (w *which) argument(bad *violations, args []string) {
 	if w.given() == 0 && len(args) == 1 {
 		w.text = args[0]
-		if w.text == "" {
-			bad.Add("arguments", "[key]", hybridlimit.ErrEmptyKey.Error())
-		}
+		bad.when(w.text == "", "arguments", "[key]", hybridlimit.ErrEmptyKey.Error())
 		return
 	}
-	if w.given() != 1 || len(args) > 0 {
-		bad.Add("arguments", args, "must be one key, or one of "+w.flags())
-	}
+	bad.when(w.given() != 1 || len(args) > 0, "arguments", args, "must be one key, or one of "+w.flags())
 }
 
 // check adds a violation for each invalid flag, and reads the secret and standard input.
-func (w *which) check(bad *adapter.Violations, in io.Reader) {
-	if w.given() > 1 {
-		bad.Add("arguments", w.given(), "name more than one key: use one of "+w.flags())
-	}
+func (w *which) check(bad *violations, in io.Reader) {
+	bad.when(w.given() > 1, "arguments", w.given(), "name more than one key: use one of "+w.flags())
 	if strings.HasPrefix(w.text, `"`) {
 		if text, err := strconv.Unquote(w.text); err == nil {
 			w.text = text
@@ -109,25 +105,22 @@ func (w *which) check(bad *adapter.Violations, in io.Reader) {
 			bad.Add(s.flag, "[secret]", "must be -, with "+s.what+" in standard input")
 		}
 	}
-	if w.apiKey != "" && w.header == "" {
-		bad.Add("-header", w.header, "must not be empty")
-	}
+	bad.when(w.apiKey != "" && w.header == "", "-header", w.header, "must not be empty")
 	if w.digest != "" {
-		if sum, err := base64.RawURLEncoding.DecodeString(w.digest); err != nil || len(sum) != 16 {
-			bad.Add("-digest", w.digest, "must be a key_digest of 22 characters")
-		}
+		sum, err := base64.RawURLEncoding.DecodeString(w.digest)
+		bad.when(err != nil || len(sum) != 16, "-digest", w.digest, "must be a key_digest of 22 characters")
 	}
 	if w.ip != "" {
-		if _, err := netip.ParseAddr(w.ip); err != nil {
-			bad.Add("-ip", w.ip, "must be an IP address without a port")
-		}
-		if _, err := w.clientIP(); err != nil {
-			bad.Add("-ipv4-bits, -ipv6-bits", fmt.Sprint(w.bits4, ", ", w.bits6), "must be 1 to 32 and 1 to 128")
-		}
+		_, err := netip.ParseAddr(w.ip)
+		bad.when(err != nil, "-ip", w.ip, "must be an IP address without a port")
+		_, err = w.clientIP()
+		bad.when(err != nil, "-ipv4-bits, -ipv6-bits", fmt.Sprint(w.bits4, ", ", w.bits6), "must be 1 to 32 and 1 to 128")
 	}
 	w.secret = secretOf(bad, "-secret-file", w.secretFile)
-	if w.secret != "" && w.user == "" && w.apiKey == "" && w.bearer == "" {
-		bad.Add("-secret-file", w.secretFile, "needs -user, -api-key or -bearer")
+	unused := w.secret != "" && w.user == "" && w.apiKey == "" && w.bearer == ""
+	bad.when(unused, "-secret-file", w.secretFile, "needs -user, -api-key or -bearer")
+	if !w.offline {
+		w.walk.check(bad)
 	}
 }
 
@@ -137,26 +130,23 @@ func (w *which) clientIP() (httplimit.KeyFunc, error) {
 }
 
 // key returns the text of the key, unless -digest is set. Call check before.
-func (w *which) key() (string, error) {
+func (w *which) key() string {
 	switch {
 	case w.user != "":
-		return clientkey.User(w.secret, w.user), nil
+		return clientkey.User(w.secret, w.user)
 	case w.ip != "":
-		of, err := w.clientIP()
-		if err != nil {
-			return "", err
-		}
-		return of(&http.Request{RemoteAddr: w.ip}), nil
+		of, _ := w.clientIP() // check has found no error
+		return of(&http.Request{RemoteAddr: w.ip})
 	case w.apiKey != "":
-		return clientkey.APIKey(w.secret, w.header, w.sent), nil
+		return clientkey.APIKey(w.secret, w.header, w.sent)
 	case w.bearer != "":
-		return clientkey.Bearer(w.secret, w.sent), nil
+		return clientkey.Bearer(w.secret, w.sent)
 	}
-	return w.text, nil
+	return w.text
 }
 
 // sentIn reads a secret of a client from standard input, as a server gets it.
-func sentIn(bad *adapter.Violations, in io.Reader, name string) string {
+func sentIn(bad *violations, in io.Reader, name string) string {
 	text, err := io.ReadAll(io.LimitReader(in, maxKeyBytes+1))
 	sent := strings.Trim(line(text), " \t") // as a server trims a header
 	switch {
@@ -173,19 +163,13 @@ func keyText(fs *flag.FlagSet, c *connection) job {
 	key := &which{offline: true}
 	key.add(fs)
 	var j job
-	j.check = func(bad *adapter.Violations, args []string) {
+	j.check = func(bad *violations, args []string) {
 		key.argument(bad, args)
 		key.check(bad, c.in)
 	}
 	j.do = func(_ context.Context, _ []string, out *printer) error {
-		text, err := key.key()
-		if err != nil {
-			return err
-		}
-		out.sets(struct {
-			Key string `json:"key"`
-		}{text})
-		fmt.Fprintln(out, text)
+		out.value = map[string]string{"key": key.key()}
+		fmt.Fprintln(out, key.key())
 		return nil
 	}
 	return j
@@ -203,10 +187,11 @@ func (t target) said() string { return cmp.Or(t.key, t.digest) }
 
 // target returns the key that the flags name, and sets its limit if the flag -limit does not. A nil limit stays
 // unknown.
-func (c *connection) target(ctx context.Context, key *which, w *walk, tagBy string, limit *limitFlag) (t target, err error) {
+func (c *connection) target(ctx context.Context, key *which, tagBy string, limit *limitFlag) (t target, err error) {
 	if key.digest != "" {
-		t, err = c.find(ctx, key.digest, w)
-	} else if t.key, err = key.key(); err == nil {
+		t, err = c.find(ctx, key.digest, &key.walk)
+	} else {
+		t.key = key.key()
 		t.digest = c.names().Digest(c.name, t.key)
 		t.redisKey = c.names().State(c.names().Tag(cmp.Or(tagBy, t.key)), c.name, t.key)
 	}
@@ -242,7 +227,7 @@ func (c *connection) knownLimit(ctx context.Context, t target, limit *limitFlag)
 		if err != nil && !refused(err) {
 			return fmt.Errorf("hybridlimit: %w", err)
 		}
-		said, ok := live.limit(c.name)
+		said, ok := live.of[c.name].limit()
 		if fleet, err := h.FleetLimit(ctx, c.name); err == nil && fleet.Limit != (hybridlimit.Limit{}) && (fleet.Part == 0 || fleet.Part == 1) {
 			limit.limit, limit.set, limit.from = fleet.Limit, true, "the fleet; the key may have its own"
 		} else if ok {
@@ -290,15 +275,11 @@ func (c *connection) hashedKey(ctx context.Context, hash string) (string, error)
 	names := c.names()
 	names.HashKeys = "" // the key is already hashed
 	for from := 0; from < c.tags; from += pageKeys {
-		keys := make([]string, 0, pageKeys)
-		ttls := make([]*redis.DurationCmd, 0, pageKeys)
-		for tag := from; tag < min(c.tags, from+pageKeys); tag++ {
-			keys = append(keys, names.State(tag, c.name, hash))
-		}
+		var ttls []*redis.DurationCmd
 		bounded, cancel := context.WithTimeout(ctx, c.timeout)
 		_, err := c.rdb.Pipelined(bounded, func(p redis.Pipeliner) error {
-			for _, k := range keys {
-				ttls = append(ttls, p.PTTL(bounded, k))
+			for tag := from; tag < min(c.tags, from+pageKeys); tag++ {
+				ttls = append(ttls, p.PTTL(bounded, names.State(tag, c.name, hash)))
 			}
 			return nil
 		})
@@ -308,7 +289,7 @@ func (c *connection) hashedKey(ctx context.Context, hash string) (string, error)
 		}
 		for i, ttl := range ttls {
 			if ttl.Val() != -2 { // -2: no such key
-				return keys[i], nil
+				return names.State(from+i, c.name, hash), nil
 			}
 		}
 	}
@@ -343,14 +324,6 @@ type limitFlag struct {
 	limit hybridlimit.Limit
 	set   bool
 	from  string // "": the flag itself; else where the limit is known from
-}
-
-// source says where a limit that is no argument is known from.
-func (f *limitFlag) source() string {
-	if f.from == "" {
-		return ""
-	}
-	return " (the limit of " + f.from + ")"
 }
 
 // Set parses a limit.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/httplimit"
 	"github.com/hybridlimit/hybridlimit/local"
 )
@@ -171,10 +170,10 @@ func (c *card) note(now time.Time, n int64, class *callClass, res hybridlimit.Re
 	}
 	d := dot{At: now.UnixMilli(), Allowed: res.Allowed, Delay: res.Delay.Milliseconds()}
 	if class != nil {
-		d.Class = class.name
-		class.sent++
+		d.Class = class.Name
+		class.Sent++
 		if res.Allowed {
-			class.passed++
+			class.Passed++
 		}
 	}
 	c.dots = latest(append(c.dots, d), maxDots)
@@ -224,7 +223,7 @@ func (c *card) reset() error {
 	c.seq++
 	c.windows, c.answers, c.dots, c.sent, c.passed = pastWindows{}, nil, nil, 0, 0
 	for _, class := range c.classes {
-		class.sent, class.passed = 0, 0
+		class.Sent, class.Passed = 0, 0
 	}
 	c.last = "Reset to the initial state."
 	c.mu.Unlock()
@@ -261,27 +260,21 @@ func (c *card) setLimit(q cardOrder) error {
 }
 
 // violations returns the fields that cannot be drawn, with the values that were sent.
-func (q cardOrder) violations(windowed bool) adapter.Violations {
-	var bad adapter.Violations
-	if q.Rate < 1 || q.Rate > 100 {
-		bad.Add("rate", q.Rate, "must be 1 to 100 units")
-	}
-	if q.PeriodMs < 100 || q.PeriodMs > 60_000 {
-		bad.Add("period_ms", q.PeriodMs, "must be 100 ms to a minute")
-	}
-	switch {
-	case windowed && q.Burst != 0:
-		bad.Add("burst", q.Burst, "must be 0: a window has no burst but its rate")
-	case !windowed && (q.Burst < 1 || q.Burst > 100):
-		bad.Add("burst", q.Burst, "must be 1 to 100 units")
-	}
+func (q cardOrder) violations(windowed bool) violations {
+	var bad violations
+	bad.when(q.Rate < 1 || q.Rate > 100, "rate", q.Rate, "must be 1 to 100 units")
+	bad.when(q.PeriodMs < 100 || q.PeriodMs > 60_000, "period_ms", q.PeriodMs, "must be 100 ms to a minute")
+	bad.when(windowed && q.Burst != 0, "burst", q.Burst, "must be 0: a window has no burst but its rate")
+	bad.when(!windowed && (q.Burst < 1 || q.Burst > 100), "burst", q.Burst, "must be 1 to 100 units")
 	return bad
 }
 
 func windowed(l hybridlimit.Limit) bool {
-	return slices.Contains([]hybridlimit.Algorithm{
-		hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgSlidingLog,
-	}, l.Algorithm)
+	switch l.Algorithm {
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgSlidingLog:
+		return true
+	}
+	return false
 }
 
 func (c *card) state() cardState {

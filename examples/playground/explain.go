@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,13 +91,11 @@ func short(d time.Duration) string {
 
 // callClass is a class of requests of a card.
 type callClass struct {
-	name    string
-	limiter *local.Limiter // the view of the card's limiter
-	sent    int64          // guarded by card.mu, like passed
-	passed  int64
+	classState                // guarded by card.mu
+	limiter    *local.Limiter // the view of the card's limiter
 }
 
-// classState is a callClass at one time, for the page.
+// classState is a class at one time, for the page.
 type classState struct {
 	Name   string `json:"name"`
 	Floor  int64  `json:"floor"` // units that the class leaves to others
@@ -115,20 +114,20 @@ func classesOf(l *local.Limiter, declared []hybridlimit.Class) ([]*callClass, er
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, &callClass{name: d.Name, limiter: view})
+		all = append(all, &callClass{classState{Name: d.Name}, view})
 	}
-	return append(all, &callClass{name: hybridlimit.ClassCritical, limiter: l}), nil
+	return append(all, &callClass{classState{Name: hybridlimit.ClassCritical}, l}), nil
 }
 
 // checkClass returns the violation of a class that a page asks for. A card without classes has only "".
-func (c *card) checkClass(name string, bad *adapter.Violations) {
+func (c *card) checkClass(name string, bad *violations) {
 	switch {
 	case len(c.classes) == 0 && name != "":
 		bad.Add("class", name, "must be empty: the card has no classes")
 	case len(c.classes) > 0 && c.class(name) == nil:
 		var names []string
 		for _, class := range c.classes {
-			names = append(names, class.name)
+			names = append(names, class.Name)
 		}
 		bad.Add("class", name, "must be "+strings.Join(names, " or "))
 	}
@@ -136,10 +135,8 @@ func (c *card) checkClass(name string, bad *adapter.Violations) {
 
 // class returns the class with a name, or nil.
 func (c *card) class(name string) *callClass {
-	for _, class := range c.classes {
-		if class.name == name {
-			return class
-		}
+	if i := slices.IndexFunc(c.classes, func(class *callClass) bool { return class.Name == name }); i >= 0 {
+		return c.classes[i]
 	}
 	return nil
 }
@@ -164,7 +161,8 @@ func (c *card) floor(class *callClass) int64 {
 func (c *card) classStates() []classState {
 	states := []classState{}
 	for _, class := range c.classes {
-		states = append(states, classState{class.name, c.floor(class), class.sent, class.passed})
+		class.Floor = c.floor(class)
+		states = append(states, class.classState)
 	}
 	return states
 }
@@ -174,22 +172,22 @@ func (c *card) explainClass(class *callClass, res hybridlimit.Result) string {
 	floor := c.floor(class)
 	switch {
 	case res.Allowed && floor > 0:
-		return fmt.Sprintf("Admitted: %s took a token, and above its floor %s.", class.name, left(res.Remaining))
+		return fmt.Sprintf("Admitted: %s took a token, and above its floor %s.", class.Name, left(res.Remaining))
 	case res.Allowed:
 		for _, other := range c.classes {
 			if f := c.floor(other); f > res.Remaining {
-				return fmt.Sprintf("Admitted: %s took a token that %s leaves to it, %s.", class.name, other.name, left(res.Remaining))
+				return fmt.Sprintf("Admitted: %s took a token that %s leaves to it, %s.", class.Name, other.Name, left(res.Remaining))
 			}
 		}
-		return fmt.Sprintf("Admitted: %s took a token, %s.", class.name, left(res.Remaining))
+		return fmt.Sprintf("Admitted: %s took a token, %s.", class.Name, left(res.Remaining))
 	case floor > 0:
 		tokens := "the last token"
 		if floor > 1 {
 			tokens = fmt.Sprintf("the last %d tokens", floor)
 		}
-		return fmt.Sprintf("Denied: %s leaves %s to critical requests. There is a token for it in %s.", class.name, tokens, short(res.RetryAfter))
+		return fmt.Sprintf("Denied: %s leaves %s to critical requests. There is a token for it in %s.", class.Name, tokens, short(res.RetryAfter))
 	}
-	return fmt.Sprintf("Denied: the bucket is empty, also for %s. The next token comes in %s.", class.name, short(res.RetryAfter))
+	return fmt.Sprintf("Denied: the bucket is empty, also for %s. The next token comes in %s.", class.Name, short(res.RetryAfter))
 }
 
 var _ adapter.Classer = (*overheard)(nil)

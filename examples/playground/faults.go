@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // fault is a fault of Redis that a page asks for.
@@ -22,27 +20,19 @@ const (
 	maxFor  = 60_000 // the longest outage that ends by itself, ms
 )
 
-func (q fault) violations() adapter.Violations {
-	var bad adapter.Violations
+func (q fault) violations() violations {
+	var bad violations
 	switch q.Action {
 	case "kill", "hang", "wipe", "restore":
-		if q.Ms != 0 {
-			bad.Add("ms", q.Ms, "is for slow only")
-		}
+		bad.when(q.Ms != 0, "ms", q.Ms, "is for slow only")
 	case "slow":
-		if q.Ms < 1 || q.Ms > maxSlow {
-			bad.Add("ms", q.Ms, "must be 1 to 1000")
-		}
+		bad.when(q.Ms < 1 || q.Ms > maxSlow, "ms", q.Ms, "must be 1 to 1000")
 	default:
 		bad.Add("action", q.Action, "must be kill, hang, slow, wipe or restore")
 	}
-	switch {
-	case q.ForMs == 0:
-	case q.Action != "kill" && q.Action != "hang":
-		bad.Add("for_ms", q.ForMs, "is for kill and hang only")
-	case q.ForMs < 0 || q.ForMs > maxFor:
-		bad.Add("for_ms", q.ForMs, "must be 0 to 60000")
-	}
+	ends := q.Action == "kill" || q.Action == "hang"
+	bad.when(q.ForMs != 0 && !ends, "for_ms", q.ForMs, "is for kill and hang only")
+	bad.when(ends && (q.ForMs < 0 || q.ForMs > maxFor), "for_ms", q.ForMs, "must be 0 to 60000")
 	return bad
 }
 
@@ -161,9 +151,7 @@ func (f *fleet) withoutRedis(at time.Time) {
 // slot returns the place of a process.
 func (f *fleet) slot(number int) (*process, error) {
 	if number < 1 || number > len(f.slots) {
-		var bad adapter.Violations
-		bad.Add("process", number, fmt.Sprintf("must be 1 to %d", len(f.slots)))
-		return nil, bad.Err("playground")
+		return nil, invalid("process", number, fmt.Sprintf("must be 1 to %d", len(f.slots)))
 	}
 	return f.slots[number-1], nil
 }
@@ -200,9 +188,7 @@ func (f *fleet) intervene(number int, action string) error {
 		f.slots[number-1] = p
 		f.note(kindYou, "Process %d is started again. It has no credit before its second heartbeat.", number)
 	default:
-		var bad adapter.Violations
-		bad.Add("action", action, "must be pause, resume, crash or start")
-		return bad.Err("playground")
+		return invalid("action", action, "must be pause, resume, crash or start")
 	}
 	f.steer()
 	return nil

@@ -50,7 +50,7 @@ func (f *flight) aim(running float64, callTime time.Duration) {
 // run makes the calls of the load, and ends calls whose time is over.
 func (f *flight) run() {
 	i := 0
-	f.load.run(f.stop, func() bool { return !f.all.any(f) }, func(now time.Time, calls int) {
+	f.load.run(f.stop, func() bool { return f.all.of(f).sum() == 0 }, func(now time.Time, calls int) {
 		if f.frozen.Load() {
 			return
 		}
@@ -134,7 +134,7 @@ func (r *running) add(c *inFlightCall, n int64) {
 	}
 }
 
-func (r *running) sum() int64 { return r.Shared + r.Alone + r.Outlived }
+func (r running) sum() int64 { return r.Shared + r.Alone + r.Outlived }
 
 func newInFlight(limit int64) *inFlight {
 	return &inFlight{calls: map[*flight][]*inFlightCall{}, limit: limit, last: "No call was sent yet."}
@@ -194,12 +194,6 @@ func (a *inFlight) begin(c *inFlightCall) {
 	}
 	a.record()
 	a.mu.Unlock()
-}
-
-func (a *inFlight) any(f *flight) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.calls[f]) > 0
 }
 
 // outlive finds the calls that outlive the membership of their process. It is called with a.mu held, and before each

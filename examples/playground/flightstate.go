@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // flightState has the calls in flight of the fleet as the page shows them.
@@ -112,7 +111,7 @@ func (f *fleet) flying() bool {
 		return true
 	}
 	for p := range f.alive {
-		if p.flight.asking.Load() > 0 || f.inFlight.any(p.flight) {
+		if p.flight.asking.Load() > 0 || f.inFlight.of(p.flight).sum() > 0 {
 			return true
 		}
 	}
@@ -129,9 +128,7 @@ func (f *fleet) callNow(number, n int) error {
 		return err
 	}
 	if n < 1 || n > maxCalls {
-		var bad adapter.Violations
-		bad.Add("n", n, "must be 1 to 20")
-		return bad.Err("playground")
+		return invalid("n", n, "must be 1 to 20")
 	}
 	if s.condition() != "running" {
 		return fmt.Errorf("playground: process %d is %s: it cannot begin a call", number, s.condition())

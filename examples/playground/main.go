@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 func main() {
@@ -107,7 +108,7 @@ func start(ctx context.Context, args []string, out, notes io.Writer) error {
 	if err != nil {
 		return err
 	}
-	redis.SetLogger(quiet{})
+	redis.SetLogger(&logging.VoidLogger{}) // one line for each connection that fails while Redis is away
 	listener, err := net.Listen("tcp", c.addr)
 	if err != nil {
 		return fmt.Errorf("%w (another -addr?)", err)
@@ -169,8 +170,3 @@ func shown(addr net.Addr) string {
 	}
 	return addr.String()
 }
-
-// quiet drops the log lines of go-redis: one for each connection that fails while Redis is away.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}

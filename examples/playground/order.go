@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,10 +62,10 @@ func with[Q any](r *http.Request, do func(Q) error) error {
 	if err == nil {
 		err = decode(body, &q)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = do(q)
 	}
-	return do(q)
+	return err
 }
 
 func content(r *http.Request) ([]byte, error) {
@@ -100,15 +101,29 @@ func wrongType(e *json.UnmarshalTypeError) error {
 	if e.Field == "" || !number && !integer {
 		return fmt.Errorf("playground: %w: %s is of type %s", errUnreadable, cmp.Or(e.Field, "it"), e.Value)
 	}
-	var bad adapter.Violations
 	switch {
 	case integer && !number:
 		return fmt.Errorf("playground: %w: %s must be a whole number, not of type %s", errUnreadable, e.Field, e.Value)
 	case integer && strings.ContainsAny(literal, ".eE"):
-		bad.Add(e.Field, json.Number(literal), "must be a whole number")
-	default:
-		bad.Add(e.Field, json.Number(literal), "is too large")
+		return invalid(e.Field, json.Number(literal), "must be a whole number")
 	}
+	return invalid(e.Field, json.Number(literal), "is too large")
+}
+
+// violations are those of an order.
+type violations struct{ adapter.Violations }
+
+// when adds a violation if a field is wrong.
+func (v *violations) when(wrong bool, field string, value any, problem string) {
+	if wrong {
+		v.Add(field, value, problem)
+	}
+}
+
+// invalid returns the error of an order with one wrong field.
+func invalid(field string, value any, problem string) error {
+	var bad violations
+	bad.Add(field, value, problem)
 	return bad.Err("playground")
 }
 
@@ -172,11 +187,7 @@ func named(asked, host string) bool {
 // ownSite reports whether the request comes from our page, from the address bar, or from a program that is not a
 // browser.
 func ownSite(r *http.Request) bool {
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "none", "same-origin":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"", "none", "same-origin"}, r.Header.Get("Sec-Fetch-Site"))
 }
 
 // secured forbids the page to load anything except its own files.

@@ -44,12 +44,9 @@ type store struct {
 
 func newStore(opts *redis.Options) *store {
 	s := &store{
-		opts: opts, prefix: "playground-" + rand.Text()[:10],
-		state: redisUp, conns: map[*faulty]struct{}{}, changed: make(chan struct{}),
+		opts: opts, prefix: "playground-" + rand.Text()[:10], conns: map[*faulty]struct{}{}, changed: make(chan struct{}),
 	}
-	if opts == nil {
-		s.mini = newMini()
-	}
+	s.set(redisUp, 0)
 	s.admin = redis.NewClient(s.options(s.dial))
 	return s
 }

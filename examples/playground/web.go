@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 //go:embed web
@@ -176,10 +175,8 @@ func (p *playground) try(w http.ResponseWriter, r *http.Request) {
 
 func (p *playground) sendRequests(c *card, r *http.Request) (v any, err error) {
 	err = with(r, func(q classRequests) error {
-		var bad adapter.Violations
-		if q.N < 1 || q.N > 100 {
-			bad.Add("n", q.N, "must be 1 to 100")
-		}
+		var bad violations
+		bad.when(q.N < 1 || q.N > 100, "n", q.N, "must be 1 to 100")
 		c.checkClass(q.Class, &bad)
 		if err := bad.Err("playground"); err != nil {
 			return err

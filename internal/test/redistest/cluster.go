@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -126,12 +127,7 @@ func AwaitCluster(tb TB, rdb *redis.Client, masters int) {
 	want := []string{"cluster_state:ok", "cluster_slots_ok:16384", "cluster_size:" + strconv.Itoa(masters) + "\r"}
 	Eventually(tb, clusterPatience, "the cluster is up", func() bool {
 		info := Do(tb, rdb, "CLUSTER", "INFO")
-		for _, w := range want {
-			if !strings.Contains(info, w) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(info, w) })
 	})
 }
 

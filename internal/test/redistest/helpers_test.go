@@ -120,4 +120,8 @@ func testSubscribe(t *testing.T, sub, pub *redis.Client) {
 }
 
 // Conns returns the number of client connections that the link carries now.
-func (l *Link) Conns() int { return len(l.all()) }
+func (l *Link) Conns() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.pumps)
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type Link struct {
 	asked   int // requests since the script was set
 	request time.Duration
 	reply   time.Duration
+	paused  bool
 	gate    chan struct{} // closed unless paused
 	closed  bool
 	pumps   map[*pump]struct{}
@@ -78,10 +80,8 @@ func (l *Link) Latency(request, reply time.Duration) {
 func (l *Link) Pause() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	select {
-	case <-l.gate:
-		l.gate = make(chan struct{})
-	default: // paused already
+	if !l.paused {
+		l.paused, l.gate = true, make(chan struct{})
 	}
 }
 
@@ -90,16 +90,18 @@ func (l *Link) Pause() {
 func (l *Link) Resume() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	select {
-	case <-l.gate:
-	default:
+	if l.paused {
+		l.paused = false
 		close(l.gate)
 	}
 }
 
 // CutAll resets every connection now. All data in flight is lost. New connections may follow.
 func (l *Link) CutAll() {
-	for _, p := range l.all() {
+	l.mu.Lock()
+	pumps := slices.Collect(maps.Keys(l.pumps))
+	l.mu.Unlock()
+	for _, p := range pumps {
 		p.stop(true)
 	}
 }
@@ -118,16 +120,6 @@ func (l *Link) Counts() map[string]Count {
 	return maps.Clone(l.counts)
 }
 
-func (l *Link) all() []*pump {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	pumps := make([]*pump, 0, len(l.pumps))
-	for p := range l.pumps {
-		pumps = append(pumps, p)
-	}
-	return pumps
-}
-
 // close resets every connection and waits until every goroutine of the link has ended.
 func (l *Link) close() {
 	l.mu.Lock()
@@ -140,7 +132,7 @@ func (l *Link) close() {
 
 // carry pumps between two connections until both have ended, and owns them.
 func (l *Link) carry(client, server net.Conn) error {
-	p := newPump(l, client, server)
+	p := newPump(l, client.(conn), server.(conn))
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -169,11 +161,8 @@ func (l *Link) judge(cmd []string, done <-chan struct{}) (Verdict, bool) {
 	case <-done:
 		return Verdict{}, false
 	}
+	l.count(cmd[0], Count{Seen: 1})
 	l.mu.Lock()
-	name := strings.ToUpper(cmd[0])
-	c := l.counts[name]
-	c.Seen++
-	l.counts[name] = c
 	script, n := l.script, l.asked
 	l.asked++
 	l.mu.Unlock()
@@ -186,13 +175,13 @@ func (l *Link) judge(cmd []string, done <-chan struct{}) (Verdict, bool) {
 	return v.Late(request, reply), true
 }
 
-func (l *Link) forwarded(cmd string, times int) {
+// count adds to the count of a command.
+func (l *Link) count(cmd string, more Count) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name := strings.ToUpper(cmd)
 	c := l.counts[name]
-	c.Forwarded += times
-	l.counts[name] = c
+	l.counts[name] = Count{c.Seen + more.Seen, c.Forwarded + more.Forwarded}
 }
 
 func (l *Link) latency() (request, reply time.Duration) {

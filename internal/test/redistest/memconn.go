@@ -73,18 +73,14 @@ func (c *memConn) Close() error {
 	if closed {
 		return c.fail("close", net.ErrClosed)
 	}
-	if reset {
-		c.out.abort(syscall.ECONNRESET)
-	} else {
-		c.out.end()
-	}
+	c.out.end(reset)
 	c.in.close()
 	return nil
 }
 
 // CloseWrite ends the outgoing direction: the other side reads the sent data, then io.EOF.
 func (c *memConn) CloseWrite() error {
-	c.out.end()
+	c.out.end(false)
 	return nil
 }
 
@@ -185,22 +181,16 @@ func (s *stream) write(p []byte) error {
 	return nil
 }
 
-// end closes the writing end: the reader gets io.EOF after the data.
-func (s *stream) end() {
+// end closes the writing end: the reader gets io.EOF after the data, or a reset in place of the data.
+func (s *stream) end(reset bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended == nil {
+	if reset {
+		s.ended = syscall.ECONNRESET
+		s.buf.Reset()
+	} else if s.ended == nil {
 		s.ended = io.EOF
 	}
-	s.changed.Broadcast()
-}
-
-// abort closes the writing end and discards the data: the reader gets err.
-func (s *stream) abort(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = err
-	s.buf.Reset()
 	s.changed.Broadcast()
 }
 

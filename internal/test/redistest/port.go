@@ -12,10 +12,9 @@ const (
 	// bindPatience bounds the retries for a port that somebody else has: on systems that cannot hold one, or if the
 	// test has a listener there.
 	bindPatience = 5 * time.Second
-	// freePortTries bounds the retries for a free port that another process took before the server could listen on it.
-	freePortTries = 5
-	// pairTries bounds the retries for a free port whose bus port is free too.
-	pairTries = 1000
+	// freePortTries bounds the retries for a free port that another process took before the server could listen on it,
+	// or whose bus port is not free.
+	freePortTries = 100
 )
 
 // ports are the ports of a server, from its start to its Close.
@@ -28,39 +27,36 @@ type ports struct {
 // faster, it takes another port.
 func onPorts(bus bool, listen func(port int) error) (ports, error) {
 	for try := 1; ; try++ {
-		p, err := holdPorts(bus)
+		main, err := hold(0)
 		if err != nil {
 			return ports{}, err
 		}
-		err = listen(p.main.number)
+		p, taken := ports{main: main}, false
+		if bus {
+			p.bus, err = hold(main.number + BusOffset)
+			taken = err != nil
+		}
+		if err == nil {
+			err = listen(main.number)
+			taken = errors.Is(err, syscall.EADDRINUSE)
+		}
 		if err == nil {
 			return p, nil
 		}
 		p.release()
-		if try == freePortTries || !errors.Is(err, syscall.EADDRINUSE) {
+		if !taken || try == freePortTries {
 			return ports{}, err
 		}
 	}
 }
 
-func holdPorts(bus bool) (ports, error) {
-	for try := 1; ; try++ {
-		main, err := hold(0)
-		if err != nil {
-			return ports{}, err
-		}
-		if !bus {
-			return ports{main: main}, nil
-		}
-		second, err := hold(main.number + BusOffset)
-		if err == nil {
-			return ports{main, second}, nil
-		}
-		main.release()
-		if try == pairTries {
-			return ports{}, err
-		}
-	}
+// onHeld calls listen until nobody else has the port.
+func onHeld(listen func() error) (err error) {
+	poll(bindPatience, func() bool {
+		err = listen()
+		return !errors.Is(err, syscall.EADDRINUSE)
+	})
+	return err
 }
 
 func (p ports) release() {

@@ -60,7 +60,11 @@ func startProcess(cmd *exec.Cmd, logPath string) (*process, error) {
 	return p, nil
 }
 
+// exited reports whether there is no process any more.
 func (p *process) exited() bool {
+	if p == nil {
+		return true
+	}
 	select {
 	case <-p.gone:
 		return true
@@ -70,14 +74,10 @@ func (p *process) exited() bool {
 }
 
 func (p *process) kill() {
-	p.cmd.Process.Kill() // an error means that it has exited
-	<-p.gone
-}
-
-// awaitStop waits until the kernel has stopped the process, on systems where the state is visible. When kill returns,
-// the signal is only posted, and the server may answer one more request.
-func (p *process) awaitStop(within time.Duration) {
-	poll(within, func() bool { return p.exited() || isStopped(p.cmd.Process.Pid) })
+	if p != nil {
+		p.cmd.Process.Kill() // an error means that it has exited
+		<-p.gone
+	}
 }
 
 // logTail returns the end of this run's part of the log.

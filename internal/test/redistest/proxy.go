@@ -2,11 +2,9 @@ package redistest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -67,12 +65,7 @@ func (p *Proxy) Refuse(refuse bool) error {
 	if p.listener != nil {
 		return nil
 	}
-	var err error
-	poll(bindPatience, func() bool {
-		err = p.listen(p.ports.main.number)
-		return !errors.Is(err, syscall.EADDRINUSE)
-	})
-	return err
+	return onHeld(func() error { return p.listen(p.ports.main.number) })
 }
 
 // Close ends the proxy and its connections and waits for its goroutines. It is idempotent.

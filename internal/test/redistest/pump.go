@@ -21,7 +21,7 @@ import (
 // in flight.
 type pump struct {
 	link           *Link
-	client, server net.Conn
+	client, server conn
 	requests       *queue[request]
 	replies        *queue[reply]
 	done           chan struct{}
@@ -30,6 +30,15 @@ type pump struct {
 	mu      sync.Mutex
 	waiting []waiter // one for each outstanding reply of Redis, oldest first
 	mute    bool     // replies are lost from now on
+}
+
+// conn is a connection over TCP or in memory. CloseWrite tells Redis that no more requests will come. Replies stay
+// readable. A full close of a socket with unread data would reset it, and Redis would drop requests that it has not read
+// yet.
+type conn interface {
+	net.Conn
+	CloseWrite() error
+	SetLinger(sec int) error
 }
 
 // request is one delivery towards Redis.
@@ -57,20 +66,18 @@ type waiter struct {
 	hangUp  bool
 }
 
-func newPump(l *Link, client, server net.Conn) *pump {
+func newPump(l *Link, client, server conn) *pump {
 	return &pump{
-		link: l, client: client, server: server,
+		link: l, client: client, server: server, done: make(chan struct{}),
 		requests: newQueue[request](), replies: newQueue[reply](),
-		done: make(chan struct{}),
 	}
 }
 
 func (p *pump) run() {
 	var all sync.WaitGroup
-	all.Go(p.readRequests)
-	all.Go(p.writeRequests)
-	all.Go(p.readReplies)
-	all.Go(p.writeReplies)
+	for _, task := range []func(){p.readRequests, p.writeRequests, p.readReplies, p.writeReplies} {
+		all.Go(task)
+	}
 	all.Wait()
 }
 
@@ -80,9 +87,9 @@ func (p *pump) stop(reset bool) {
 		close(p.done)
 		p.requests.stop()
 		p.replies.stop()
-		for _, c := range []net.Conn{p.client, p.server} {
-			if l, ok := c.(interface{ SetLinger(int) error }); ok && reset {
-				l.SetLinger(0)
+		for _, c := range []conn{p.client, p.server} {
+			if reset {
+				c.SetLinger(0)
 			}
 			c.Close()
 		}
@@ -110,7 +117,8 @@ func (p *pump) readRequests() {
 				return
 			}
 			rq.name, rq.verdict, rq.due = strings.ToUpper(cmd[0]), v, after(v.request)
-			dead = v.endsRequests()
+			// All later requests on the connection are lost.
+			dead = v.fault == faultDropRequest || v.fault == faultDropReply && v.then == ThenClose
 		}
 		p.requests.push(rq)
 	}
@@ -123,7 +131,7 @@ func (p *pump) writeRequests() {
 			return
 		}
 		if rq.last {
-			halfClose(p.server)
+			p.server.CloseWrite()
 			return
 		}
 		if rq.verdict.fault == faultDropRequest {
@@ -137,11 +145,12 @@ func (p *pump) writeRequests() {
 			times = 2
 		}
 		for i := range times {
-			if hasReply(rq.name) {
+			// Redis confirms subscriptions by pushes (RESP3) or messages (RESP2), one for each channel.
+			if rq.name != "" && !strings.HasSuffix(rq.name, "SUBSCRIBE") {
 				p.expect(waiter{verdict: rq.verdict, discard: i > 0})
 			}
 			if rq.name != "" {
-				p.link.forwarded(rq.name, 1)
+				p.link.count(rq.name, Count{Forwarded: 1})
 			}
 			if _, err := p.server.Write(rq.raw); err != nil {
 				return // readReplies sees the end as well, and closes the connection in order
@@ -251,22 +260,6 @@ func after(d time.Duration) time.Time {
 		return time.Time{}
 	}
 	return time.Now().Add(d)
-}
-
-// hasReply reports whether Redis answers the command with one reply. It confirms subscriptions by pushes (RESP3) or
-// messages (RESP2), one for each channel.
-func hasReply(name string) bool {
-	return name != "" && !strings.HasSuffix(name, "SUBSCRIBE")
-}
-
-// halfClose tells Redis that no more requests will come. Replies stay readable. A full close of a socket with unread
-// data would reset it, and Redis would drop requests that it has not read yet.
-func halfClose(c net.Conn) {
-	if c, ok := c.(interface{ CloseWrite() error }); ok {
-		c.CloseWrite()
-		return
-	}
-	c.Close()
 }
 
 // queue is an unbounded FIFO. It is not a buffered channel, because a full channel would stop the reader in front of

@@ -11,7 +11,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
-	"github.com/yuin/gopher-lua"
+	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
 
 	product "github.com/hybridlimit/hybridlimit/lua"
@@ -117,7 +117,8 @@ var nestedContext = sync.OnceValue(func() (ctx reflect.Value) {
 })
 
 // programs has the compiled scripts of this module, by SHA-1. Each sets no global, and uses a library only to read a
-// member: so an interpreter that has run one to its end is as good as new. TestScriptsAreReusable checks that.
+// member: so an interpreter that has run one to its end is as good as new. Of redis it uses call and pcall.
+// TestScriptsAreReusable checks that.
 var programs = sync.OnceValue(func() map[string]*lua.FunctionProto {
 	all := map[string]*lua.FunctionProto{}
 	for _, s := range product.Scripts() {
@@ -173,11 +174,8 @@ func newInterpreter() *interpreter {
 	in := &interpreter{lua: l}
 	in.w, in.r = bufio.NewWriter(&in.reply), bufio.NewReader(&in.reply)
 	l.SetGlobal("redis", l.SetFuncs(l.NewTable(), map[string]lua.LGFunction{
-		"call":         func(*lua.LState) int { return in.command(in.call, true) },
-		"pcall":        func(*lua.LState) int { return in.command(in.pcall, false) },
-		"error_reply":  errorReply,
-		"status_reply": statusReply,
-		"sha1hex":      sha1hex,
+		"call":  func(*lua.LState) int { return in.command(in.call, true) },
+		"pcall": func(*lua.LState) int { return in.command(in.pcall, false) },
 	}))
 	return in
 }

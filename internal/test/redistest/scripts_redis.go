@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/alicebob/miniredis/v2/server"
-	"github.com/yuin/gopher-lua"
+	lua "github.com/yuin/gopher-lua"
 )
 
 // run runs a script and writes its reply. It reports whether the script has run to its end.
@@ -145,39 +145,6 @@ func tableOf(l *lua.LState, field, text string) *lua.LTable {
 	table := l.CreateTable(0, 1)
 	table.RawSetString(field, lua.LString(text))
 	return table
-}
-
-// argument returns the argument of a function, which must be one string.
-func argument(l *lua.LState) string {
-	text, ok := l.Get(1).(lua.LString)
-	if !ok {
-		l.Error(lua.LString("wrong number or type of arguments"), 1)
-	}
-	return string(text)
-}
-
-func statusReply(l *lua.LState) int {
-	l.Push(tableOf(l, "ok", argument(l)))
-	return 1
-}
-
-func errorReply(l *lua.LState) int {
-	code, rest, more := strings.Cut(argument(l), " ")
-	code = strings.TrimPrefix(code, "-")
-	text := "ERR " + code
-	if more {
-		text = code + " " + rest
-	}
-	l.Push(tableOf(l, "err", text))
-	return 1
-}
-
-func sha1hex(l *lua.LState) int {
-	if l.GetTop() != 1 {
-		l.Error(lua.LString("wrong number of arguments"), 1)
-	}
-	l.Push(lua.LString(hexSum(lua.LVAsString(l.Get(1)))))
-	return 1
 }
 
 func hexSum(text string) string {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -96,7 +95,6 @@ func New(tb TB, opts ...Option) *Server {
 	s, err := Start(opts...)
 	if err != nil {
 		tb.Fatalf("%v", err)
-		return nil
 	}
 	tb.Cleanup(s.Close)
 	return s
@@ -143,7 +141,7 @@ func (s *Server) Dir() string { return s.dir }
 func (s *Server) Running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.proc != nil && !s.proc.exited()
+	return !s.proc.exited()
 }
 
 // Log returns the server's log, over all restarts, for the message of a failing test. It is empty after Close.
@@ -157,7 +155,7 @@ func (s *Server) Log() string {
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kill()
+	s.proc.kill()
 }
 
 // Restart kills the server if it runs, starts it on the same port, and waits until it answers. The server is then
@@ -171,13 +169,8 @@ func (s *Server) RestartWith(args ...string) error {
 	if s.closed {
 		return errors.New("redistest: Restart after Close")
 	}
-	s.kill()
-	var err error
-	poll(bindPatience, func() bool {
-		err = s.start(s.ports.main.number, args...)
-		return !errors.Is(err, syscall.EADDRINUSE)
-	})
-	return err
+	s.proc.kill()
+	return onHeld(func() error { return s.start(s.ports.main.number, args...) })
 }
 
 // Pause stops the process with SIGSTOP, and returns when it has stopped. The kernel still accepts connections and
@@ -185,11 +178,12 @@ func (s *Server) RestartWith(args ...string) error {
 func (s *Server) Pause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.signal(stopSignal); err != nil {
-		return err
+	err := s.signal(stopSignal)
+	if err == nil {
+		// When kill returns, the signal is only posted, and the server may answer one more request.
+		poll(startPatience, func() bool { return s.proc.exited() || isStopped(s.proc.cmd.Process.Pid) })
 	}
-	s.proc.awaitStop(startPatience)
-	return nil
+	return err
 }
 
 // Resume continues a paused process with SIGCONT. The server then executes the requests that arrived meanwhile. On a
@@ -205,22 +199,16 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.kill()
+	s.proc.kill()
 	s.ports.release()
 	os.RemoveAll(s.dir)
 }
 
 func (s *Server) signal(sig os.Signal) error {
-	if s.proc == nil || s.proc.exited() {
+	if s.proc.exited() {
 		return fmt.Errorf("redistest: %v: the server is not running", sig)
 	}
 	return s.proc.cmd.Process.Signal(sig)
-}
-
-func (s *Server) kill() {
-	if s.proc != nil {
-		s.proc.kill()
-	}
 }
 
 // start starts a process and waits until it answers. The error wraps EADDRINUSE if another process has the port.
@@ -233,14 +221,8 @@ func (s *Server) start(port int, more ...string) error {
 	if s.conf != "" {
 		args = append(args, s.confPath())
 	}
-	args = append(args,
-		"--port", strconv.Itoa(port),
-		"--bind", "127.0.0.1",
-		"--dir", s.dir,
-		"--save", "",
-		"--appendonly", "no",
-		"--daemonize", "no",
-	)
+	args = append(args, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", s.dir,
+		"--save", "", "--appendonly", "no", "--daemonize", "no")
 	cmd := exec.Command(path, slices.Concat(args, s.args, more)...)
 	cmd.Env = append(os.Environ(), s.env...)
 	proc, err := startProcess(cmd, s.logPath())

@@ -76,14 +76,12 @@ func (v Verdict) Late(request, reply time.Duration) Verdict {
 func OnNth(command string, nth int, v Verdict) Script {
 	seen := 0
 	return func(_ int, cmd []string) Verdict {
-		if !strings.EqualFold(cmd[0], command) {
-			return Forward()
+		if strings.EqualFold(cmd[0], command) {
+			if seen++; seen == nth+1 {
+				return v
+			}
 		}
-		seen++
-		if seen-1 != nth {
-			return Forward()
-		}
-		return v
+		return Forward()
 	}
 }
 
@@ -111,9 +109,4 @@ func (v Verdict) String() string {
 		s += fmt.Sprintf(", reply +%s", v.reply)
 	}
 	return s
-}
-
-// endsRequests reports whether all later requests on the connection are lost.
-func (v Verdict) endsRequests() bool {
-	return v.fault == faultDropRequest || v.fault == faultDropReply && v.then == ThenClose
 }
