@@ -8,21 +8,22 @@ import (
 	"os"
 	"strings"
 
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // against compares the batch script of this tree with the script in a file, in rounds that alternate. It shows whether
 // a change of the Lua code is worth it. Both scripts work on the same keys, so they must understand each other's
 // states.
-func against(ctx context.Context, srv *server, file string, rounds, ops int) (string, error) {
+func against(ctx context.Context, srv *benchkit.Redis, file string, rounds, ops int) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
 	sum := sha1.Sum(text)
 	scripts := []lua.Script{{Source: string(text), SHA: hex.EncodeToString(sum[:])}, lua.Batch}
-	w := new(wire)
-	rdb := srv.client(w)
+	m := benchkit.Meter{Redis: srv, Wire: new(benchkit.Wire)}
+	rdb := srv.Client(m.Wire)
 	defer rdb.Close()
 	all := make([]*syncs, len(scripts))
 	for i, script := range scripts {
@@ -33,25 +34,22 @@ func against(ctx context.Context, srv *server, file string, rounds, ops int) (st
 		all[i].env.Key += script.SHA
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "| ops in the batch | %s: µs/op of Redis, in the script | this tree | ratio |\n|--:|--:|--:|--:|\n", file)
+	benchkit.Head(&b, 0, "ops in the batch", file+": µs/op of Redis, in the script", "this tree", "ratio")
 	for _, size := range []int{1, 8, 64} {
-		var got [2]series[opCost]
-		for round := range rounds {
-			for i := range scripts {
-				at := (i + round) % 2
-				c, err := costOf(ctx, srv, w, all[at].batch, size, ops*size/(size+3)) // fewer of single ops, which cost more
-				if err != nil {
-					return "", err
-				}
-				if round > 0 { // the first round creates the states
-					got[at] = append(got[at], c)
-				}
+		got := make([]benchkit.Row, len(scripts))
+		if err := benchkit.Turns(0, rounds, len(scripts), func(round, i int) error {
+			f, err := costOf(ctx, m, all[i].batch, size, ops*size/(size+3)) // fewer of single ops, which cost more
+			if round > 0 {                                                  // the first round creates the states
+				got[i].Rounds = append(got[i].Rounds, f)
 			}
+			return err
+		}); err != nil {
+			return "", err
 		}
-		cpu, usec := func(c opCost) float64 { return c.cpu }, func(c opCost) float64 { return c.usec }
+		cpu, script := got[0].Median("cpu"), got[0].Median("script")
+		cpu2, script2 := got[1].Median("cpu"), got[1].Median("script")
 		fmt.Fprintf(&b, "| %d | %.2f, %.2f | %.2f, %.2f | %.3f, %.3f |\n", size,
-			got[0].median(cpu), got[0].median(usec), got[1].median(cpu), got[1].median(usec),
-			got[1].median(cpu)/got[0].median(cpu), got[1].median(usec)/got[0].median(usec))
+			cpu, script, cpu2, script2, cpu2/cpu, script2/script)
 	}
 	return b.String(), nil
 }

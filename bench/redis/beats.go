@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,6 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/groups"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -21,47 +21,43 @@ const beatProcesses = 1000
 // beatFleets are the measured fleets. All groups of a fleet share a limiter.
 var beatFleets = []struct{ limiters, groups int }{{1, 1}, {30, 1}, {100, 1}, {100, 10}}
 
-// oneBeat has the cost of a heartbeat for Redis, in µs.
-type oneBeat struct{ script, cpu float64 }
-
-// beatRow is one fleet.
-type beatRow struct {
-	limiters, groups int
-	cost             series[oneBeat]
-	messages         float64 // of one process, a second
-}
-
-// beats measures heartbeats: their cost for Redis in fleets of beatProcesses, by rounds of one
-// heartbeat of each process, and the messages of an idle hub.
-func beats(ctx context.Context, srv *server, rounds int, lasts time.Duration) (rows []*beatRow, err error) {
-	rdb := srv.client(nil)
+// heartbeats measures their cost for Redis in fleets of beatProcesses, by rounds of one heartbeat of each process, and
+// the messages of an idle hub.
+func (r *results) heartbeats(ctx context.Context, srv *benchkit.Redis) error {
+	rdb := srv.Client(nil)
 	defer rdb.Close()
-	if err = rdb.ScriptLoad(ctx, lua.Fleet.Source).Err(); err != nil {
-		return nil, err
+	if err := rdb.ScriptLoad(ctx, lua.Fleet.Source).Err(); err != nil {
+		return err
 	}
 	var fleets []*beating
 	for i, f := range beatFleets {
 		b, err := startBeating(ctx, rdb, fmt.Sprint("fleet", i), f.limiters, f.groups)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		fleets, rows = append(fleets, b), append(rows, &beatRow{limiters: f.limiters, groups: f.groups})
+		fleets = append(fleets, b)
 	}
-	for range rounds {
-		for i, b := range fleets {
-			one, err := b.measure(ctx, srv)
-			if err != nil {
-				return nil, err
-			}
-			rows[i].cost = append(rows[i].cost, one)
+	if err := benchkit.Turns(0, r.scale.rounds, len(fleets), func(_, i int) error {
+		f, err := fleets[i].measure(ctx, srv)
+		if err == nil {
+			f["groups"] = float64(beatFleets[i].groups)
+			r.Add("beat", fmt.Sprint(beatFleets[i].groups), fmt.Sprint(beatFleets[i].limiters), f)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	for i, row := range r.Of("beat") {
+		messages, err := idleMessages(ctx, srv, beatFleets[i].limiters, r.scale.beats)
+		if err != nil {
+			return err
+		}
+		for _, f := range row.Rounds {
+			f["messages"] = messages
+			f["core"] = f["cpu"] * messages * beatProcesses / 1e6
 		}
 	}
-	for _, row := range rows {
-		if row.messages, err = idleMessages(ctx, srv, row.limiters, lasts); err != nil {
-			return nil, err
-		}
-	}
-	return rows, nil
+	return nil
 }
 
 // beating is a fleet whose processes know the groups, and the names of the settings.
@@ -122,36 +118,26 @@ func (b *beating) all(ctx context.Context) error {
 	return nil
 }
 
-func (b *beating) measure(ctx context.Context, srv *server) (one oneBeat, err error) {
-	if err = srv.admin.ConfigResetStat(ctx).Err(); err != nil {
-		return one, err
-	}
-	before, err := srv.cpu(ctx)
-	if err != nil {
-		return one, err
-	}
-	const turns = 3
-	for range turns {
-		if err = b.all(ctx); err != nil {
-			return one, err
+// measure returns the cost of a heartbeat.
+func (b *beating) measure(ctx context.Context, srv *benchkit.Redis) (benchkit.Figures, error) {
+	const turns, beats = 3, 3 * beatProcesses
+	s, err := benchkit.Meter{Redis: srv}.Commands(ctx, func() error {
+		for range turns {
+			if err := b.all(ctx); err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+	if err == nil && s.Scripts != beats {
+		err = fmt.Errorf("%d heartbeats, want %d", s.Scripts, beats)
 	}
-	after, err := srv.cpu(ctx)
-	if err != nil {
-		return one, err
-	}
-	commands, err := srv.commands(ctx)
-	if got := commands["evalsha"]["calls"]; err == nil && got != turns*beatProcesses {
-		err = fmt.Errorf("%v heartbeats, want %d", got, turns*beatProcesses)
-	}
-	return oneBeat{
-		script: commands["evalsha"]["usec"] / (turns * beatProcesses), cpu: float64((after - before).Microseconds()) / (turns * beatProcesses),
-	}, err
+	return s.Per(beats), err
 }
 
 // idleMessages returns the number of messages a second of an idle hub with limiters.
-func idleMessages(ctx context.Context, srv *server, limiters int, lasts time.Duration) (perSecond float64, err error) {
-	rdb := srv.client(nil)
+func idleMessages(ctx context.Context, srv *benchkit.Redis, limiters int, lasts time.Duration) (perSecond float64, err error) {
+	rdb := srv.Client(nil)
 	defer rdb.Close()
 	h, err := hybrid.NewHub(rdb, patient(hybrid.Config{Hub: hybrid.HubConfig{Prefix: "idle"}}).Hub)
 	if err != nil {
@@ -170,52 +156,4 @@ func idleMessages(ctx context.Context, srv *server, limiters int, lasts time.Dur
 	before := h.Stats().Messages
 	time.Sleep(lasts)
 	return float64(h.Stats().Messages-before) / lasts.Seconds(), nil
-}
-
-// beatOf returns the row of a fleet, or nil.
-func (r *results) beatOf(limiters, groups int) *beatRow {
-	for _, row := range r.beats {
-		if row.limiters == limiters && row.groups == groups {
-			return row
-		}
-	}
-	return nil
-}
-
-func beatCPU(b oneBeat) float64 { return b.cpu }
-
-func (r *results) beatMusts() []must {
-	one, many := r.beatOf(1, 1), r.beatOf(100, 1)
-	if one == nil || many == nil {
-		return nil
-	}
-	return []must{
-		{
-			what: fmt.Sprintf("Redis CPU: a heartbeat, %d processes with 100 limiters, µs", beatProcesses), want: "≤ 20", bound: atMost(20),
-			got: many.cost.median(beatCPU),
-		},
-		{
-			what: "the same / with one limiter", want: "≤ 1.2", bound: atMost(1.2),
-			got: many.cost.median(beatCPU) / one.cost.median(beatCPU),
-		},
-		{
-			what: "messages a second of an idle process with 100 limiters", want: "≤ 1", bound: atMost(1),
-			got: many.messages,
-		},
-	}
-}
-
-func (r *results) beatPage(b *strings.Builder) {
-	b.WriteString("\n## Heartbeats\n\n")
-	fmt.Fprintf(b, "%d processes of an idle fleet that know each other. A group is a set of processes with the same limiters. "+
-		"The groups of a fleet share one limiter, so that each is counted by all. The times are for one heartbeat, of a "+
-		"pipeline. *Of a core* is Redis CPU · messages · processes.\n\n", beatProcesses)
-	heads(b, "limiters of a process", "groups", "in the script, µs", "Redis CPU, µs", "messages/s of a process",
-		"Redis, of a core")
-	for _, row := range r.beats {
-		cpu := row.cost.median(beatCPU)
-		share := cpu * row.messages * beatProcesses / 1e6
-		fmt.Fprintf(b, "| %d | %d | %.1f | %.1f | %s | %.1f %% |\n", row.limiters, row.groups,
-			row.cost.median(func(o oneBeat) float64 { return o.script }), cpu, small(row.messages), 100*share)
-	}
 }

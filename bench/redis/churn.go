@@ -7,7 +7,6 @@ import (
 	"net"
 	"runtime"
 	"runtime/metrics"
-	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -17,6 +16,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // cache is a bounded set of keys that evicts old ones.
@@ -30,10 +30,16 @@ type cache struct {
 	close func()
 }
 
+// The caches that hold keys without Redis.
+const (
+	plainCache = "golang-lru, x/time/rate"
+	ownCache   = "hybrid, its memory alone"
+)
+
 // plainLRU returns a common solution: golang-lru with a limiter of golang.org/x/time/rate for each key.
 func plainLRU(keys int) (cache, error) {
 	c, err := lru.New[string, *rate.Limiter](keys)
-	return cache{name: "golang-lru, x/time/rate", callers: 1, close: func() {}, use: func(_ context.Context, key string) (bool, error) {
+	return cache{name: plainCache, callers: 1, close: func() {}, use: func(_ context.Context, key string) (bool, error) {
 		l, hit := c.Get(key)
 		if !hit {
 			l = rate.NewLimiter(100, 100)
@@ -59,24 +65,22 @@ func cutOff(ctx context.Context, keys int) (cache, error) {
 		return cache{}, err
 	}
 	for l.Stats().Breaker != breaker.Open {
-		select {
-		case <-ctx.Done():
-			return cache{}, ctx.Err()
-		case <-time.After(10 * time.Millisecond):
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return cache{}, err
 		}
 	}
-	return cached("hybrid, its memory alone", 1, l, rdb), nil
+	return cached(ownCache, 1, l, rdb), nil
 }
 
 // onRedis returns a hybrid limiter in normal use: a new key asks Redis or owes, and is evicted after it has paid.
-func onRedis(ctx context.Context, srv *server, keys int) (cache, error) {
-	rdb := srv.client(nil)
+func onRedis(ctx context.Context, srv *benchkit.Redis, keys int) (cache, error) {
+	rdb := srv.Client(nil)
 	l, err := hybrid.New(rdb, hybridlimit.PerSecond(100), patient(hybrid.Config{Name: "churn", MaxKeys: keys}))
 	if err != nil {
 		rdb.Close()
 		return cache{}, err
 	}
-	return cached("hybrid on Redis", 512, l, rdb), settled(ctx, l)
+	return cached("hybrid on Redis", 512, l, rdb), settled(l, ctx)
 }
 
 func cached(name string, callers int, l *hybrid.Limiter, rdb *redis.Client) cache {
@@ -88,17 +92,14 @@ func cached(name string, callers int, l *hybrid.Limiter, rdb *redis.Client) cach
 
 // useAll asks once for each key.
 func (c *cache) useAll(ctx context.Context, keys []string) error {
-	errs := make([]error, c.callers)
-	var wg sync.WaitGroup
-	for g := range c.callers {
-		wg.Go(func() {
-			for i := g; i < len(keys) && errs[g] == nil; i += c.callers {
-				_, errs[g] = c.use(ctx, keys[i])
+	return benchkit.Spread(c.callers, func(g int) error {
+		for i := g; i < len(keys); i += c.callers {
+			if _, err := c.use(ctx, keys[i]); err != nil {
+				return err
 			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+		}
+		return nil
+	})
 }
 
 // fresh returns keys that were never used before.
@@ -108,19 +109,6 @@ func fresh(from, n int) []string {
 		out[i] = fmt.Sprintf("customer-%011d", from+i)
 	}
 	return out
-}
-
-// insertion is the cost of one insertion into a full cache.
-type insertion struct {
-	wall, process, redis float64 // ns
-	evicted, refused     float64
-}
-
-type churnRow struct {
-	name    string
-	keys    int
-	cost    series[insertion]
-	gcShare float64 // of the CPU of this process, over all rounds
 }
 
 // gcCPU returns the seconds of CPU that the garbage collector and the program have used.
@@ -133,87 +121,70 @@ func gcCPU() (gc, user float64) {
 	return s[0].Value.Float64() - s[1].Value.Float64(), s[2].Value.Float64() // without the work on idle cores, which is free
 }
 
-// churn measures insertions of unique keys into a full cache. Caches are measured one after the other, not interleaved,
-// because the garbage collector works for all caches of the process.
-func churn(ctx context.Context, srv *server, c cache, rounds, keys, each int) (row churnRow, err error) {
-	row = churnRow{name: c.name}
+// churnOf measures insertions of unique keys into a full cache, each of them per insertion: ns, and CPU time in ns.
+// Caches are measured one after the other, not interleaved, because the garbage collector works for all caches of the
+// process.
+func (r *results) churnOf(ctx context.Context, srv *benchkit.Redis, c cache, each int) error {
 	const part = 1 << 16
+	keys := r.scale.churnKeys
 	for from := 0; from < keys+keys/20; from += part { // a bit more, because shards fill unevenly
-		if err = c.useAll(ctx, fresh(from, part)); err != nil {
-			return row, err
+		if err := c.useAll(ctx, fresh(from, part)); err != nil {
+			return err
 		}
 	}
 	stats := func() (s hybrid.Stats) {
 		if c.stats != nil {
-			s = c.stats()
+			return c.stats()
 		}
-		return s
+		return hybrid.Stats{Keys: keys}
 	}
-	row.keys = keys
-	if c.stats != nil {
-		row.keys = c.stats().Keys
-	}
+	held, n := float64(stats().Keys), float64(each)
+	var rounds []benchkit.Figures
 	gc, user := gcCPU()
-	for round := range rounds {
+	for round := range r.scale.rounds {
 		unique := fresh((round+1)*1_000_000_000, each)
 		before := stats()
-		redis, err := srv.cpu(ctx)
+		s, err := benchkit.Meter{Redis: srv}.Spent(ctx, func() error { return c.useAll(ctx, unique) })
 		if err != nil {
-			return row, err
+			return err
 		}
-		own, err := ownCPU()
-		if err != nil {
-			return row, err
-		}
-		began := time.Now()
-		if err := c.useAll(ctx, unique); err != nil {
-			return row, err
-		}
-		took := time.Since(began)
-		own2, err := ownCPU()
-		if err != nil {
-			return row, err
-		}
-		redis2, err := srv.cpu(ctx)
-		if err != nil {
-			return row, err
-		}
-		after, n := stats(), float64(each)
-		row.cost = append(row.cost, insertion{
-			wall: float64(took) / n, process: float64(own2-own) / n, redis: float64(redis2-redis) / n,
-			evicted: float64(after.Evicted-before.Evicted) / n, refused: float64(after.Refused-before.Refused) / n,
+		after := stats()
+		rounds = append(rounds, benchkit.Figures{
+			"wall": float64(s.Wall) / n, "process": float64(s.Process) / n, "redis": float64(s.Redis) / n, "keys": held,
+			"evicted": float64(after.Evicted-before.Evicted) / n, "refused": float64(after.Refused-before.Refused) / n,
 		})
 	}
 	gc2, user2 := gcCPU()
-	row.gcShare = (gc2 - gc) / (gc2 - gc + user2 - user)
-	return row, nil
+	for _, f := range rounds {
+		f["gc"] = (gc2 - gc) / (gc2 - gc + user2 - user) // of the CPU of this process, over all rounds
+		r.Add("churn", "", c.name, f)
+	}
+	return nil
 }
 
-// churns runs churn for each kind of cache. redisEach is the number of insertions in a round with Redis.
-func churns(ctx context.Context, srv *server, rounds, keys, each, redisEach int) (rows []churnRow, err error) {
-	for _, make := range []func() (cache, error){
-		func() (cache, error) { return plainLRU(keys) },
-		func() (cache, error) { return cutOff(ctx, keys) },
-		func() (cache, error) { return onRedis(ctx, srv, keys) },
+// churn measures each kind of cache.
+func (r *results) churn(ctx context.Context, srv *benchkit.Redis) error {
+	for _, kind := range []struct {
+		make func() (cache, error)
+		each int // insertions in a round
+	}{
+		{func() (cache, error) { return plainLRU(r.scale.churnKeys) }, r.scale.churnEach},
+		{func() (cache, error) { return cutOff(ctx, r.scale.churnKeys) }, r.scale.churnEach},
+		{func() (cache, error) { return onRedis(ctx, srv, r.scale.churnKeys) }, r.scale.churnOnRedis},
 	} {
-		if err := srv.wipe(ctx); err != nil {
-			return rows, err
+		if err := srv.Admin.FlushAll(ctx).Err(); err != nil {
+			return err
 		}
-		c, err := make()
+		c, err := kind.make()
 		if err != nil {
-			return rows, err
+			return err
 		}
-		n := each
-		if c.callers > 1 {
-			n = redisEach
-		}
-		row, err := churn(ctx, srv, c, rounds, keys, n)
+		err = r.churnOf(ctx, srv, c, kind.each)
 		c.close()
 		if err != nil {
-			return rows, fmt.Errorf("%s: %w", c.name, err)
+			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		rows = append(rows, row)
 		runtime.GC()
 	}
-	return rows, nil
+	return nil
 }

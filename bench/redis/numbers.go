@@ -7,9 +7,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
-// thousands formats n like 1 234 567.
-func thousands(n int64) string { return benchkit.Thousands(n, " ") }
-
 // small formats a figure that may be large or nearly zero.
 func small(v float64) string {
 	switch {
@@ -25,17 +22,17 @@ func small(v float64) string {
 }
 
 // micros formats ns as µs.
-func micros(ns int64) string {
+func micros(ns float64) string {
 	if ns >= 100_000 {
-		return thousands(ns/1000) + " µs"
+		return benchkit.Whole(ns/1000) + " µs"
 	}
 	return plainMicros(ns) + " µs"
 }
 
 // plainMicros formats ns as µs, without the unit.
-func plainMicros(ns int64) string {
+func plainMicros(ns float64) string {
 	if ns >= 100_000 {
-		return strconv.FormatInt(ns/1000, 10)
+		return strconv.FormatInt(int64(ns/1000), 10)
 	}
-	return strconv.FormatFloat(float64(ns)/1000, 'g', 3, 64)
+	return strconv.FormatFloat(float64(int64(ns))/1000, 'g', 3, 64)
 }

@@ -5,18 +5,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // In a scan one call of ten is for a key in use. The other nine are for keys that are used only once.
 const scanPer = 9
-
-// survivalRow has the share of calls for keys in use whose key had been evicted.
-type survivalRow struct {
-	name      string
-	cacheKeys int
-	inUse     int
-	missed    series[float64] // share of the calls for keys in use
-}
 
 // scanned asks for keys in use, by Zipf's law, during a scan, and returns the share of these calls whose key had been
 // evicted. A hybrid limiter reports the number of evicted keys, not their names. When it is full, each key that comes
@@ -58,37 +52,32 @@ func scanned(ctx context.Context, c cache, inUse, calls int, seed uint64) (misse
 
 // survival compares the keys in use that a hybrid limiter evicts with those that a golang-lru of the same size evicts,
 // in interleaved rounds of the same calls.
-func survival(ctx context.Context, rounds, keys, calls int) ([]survivalRow, error) {
-	var caches []cache
-	var rows []survivalRow
+func (r *results) survival(ctx context.Context, _ *benchkit.Redis) error {
+	keys, inUse, calls := r.scale.survivalKeys, r.scale.inUse(), r.scale.survivalCalls
 	plain, err := plainLRU(keys)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	own, err := cutOff(ctx, keys)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer own.close()
-	caches = append(caches, plain, own)
+	caches := []cache{plain, own}
 	for _, c := range caches {
-		rows = append(rows, survivalRow{name: c.name, cacheKeys: keys, inUse: keys / 5})
-		// Fills the cache with keys of a scan, and then warms it up.
+		// Fills the cache with keys of a scan. Round -1 warms it up.
 		if err := c.useAll(ctx, fresh(0, keys+keys/10)); err != nil {
-			return nil, err
-		}
-		if _, err := scanned(ctx, c, keys/5, calls, 0); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	for round := range rounds {
-		for i, c := range caches {
-			missed, err := scanned(ctx, c, keys/5, calls, uint64(round+1))
-			if err != nil {
-				return nil, err
-			}
-			rows[i].missed = append(rows[i].missed, missed)
+	return benchkit.Turns(-1, r.scale.rounds, len(caches), func(round, i int) error {
+		missed, err := scanned(ctx, caches[i], inUse, calls, uint64(round+1))
+		if round >= 0 && err == nil {
+			r.Add("survival", "", caches[i].name, benchkit.Figures{"missed": missed})
 		}
-	}
-	return rows, nil
+		return err
+	})
 }
+
+// inUse is the number of keys in use during a scan.
+func (s scale) inUse() int { return s.survivalKeys / 5 }
