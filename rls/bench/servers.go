@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -53,20 +52,11 @@ func (s *subject) cpu() (time.Duration, error) {
 		return 0, err
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ") // the name of the program may contain spaces
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("/proc/%d/stat has %d fields", s.cmd.Process.Pid, len(fields))
-	}
-	var ticks int64
-	for _, field := range fields[11:13] {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		ticks += n
-	}
+	var state string
+	var user, system, none int64
+	_, err = fmt.Sscan(rest, &state, &none, &none, &none, &none, &none, &none, &none, &none, &none, &none, &user, &system)
 	const perSecond = 100 // USER_HZ, the same on every Linux that Go runs on
-	return time.Duration(ticks) * time.Second / perSecond, nil
+	return time.Duration(user+system) * time.Second / perSecond, err
 }
 
 // start starts a server. ports are the numbers of its ports, the first for gRPC.
@@ -97,31 +87,24 @@ func ports(n int) (all []string, err error) {
 	return all, nil
 }
 
-// buildOurs builds hybridlimit-rls.
-func buildOurs(ctx context.Context, dir string) (program string, err error) {
-	program = filepath.Join(dir, "hybridlimit-rls")
-	return program, goTool(ctx, ".", "build", "-o", program, "github.com/hybridlimit/hybridlimit/rls/cmd/hybridlimit-rls")
-}
-
 // buildTheirs builds envoyproxy/ratelimit from a copy of the module, because it has no release that go install accepts.
-func buildTheirs(ctx context.Context, dir string) (program string, err error) {
+func buildTheirs(ctx context.Context, dir, program string) error {
 	outside := filepath.Join(dir, "outside") // of this module, whose go.mod does not have it
 	if err := os.Mkdir(outside, 0o700); err != nil {
-		return "", err
+		return err
 	}
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", theirModule+"@"+theirVersion)
 	cmd.Dir = outside
 	answer, err := cmd.Output()
 	var module struct{ Dir, Error string }
 	if decode := json.Unmarshal(answer, &module); decode != nil || module.Dir == "" {
-		return "", fmt.Errorf("download of %s: %w %s", theirModule, errors.Join(err, decode), module.Error)
+		return fmt.Errorf("download of %s: %w %s", theirModule, errors.Join(err, decode), module.Error)
 	}
 	source := filepath.Join(dir, "theirs")
 	if err := os.CopyFS(source, os.DirFS(module.Dir)); err != nil {
-		return "", err
+		return err
 	}
-	program = filepath.Join(dir, "ratelimit")
-	return program, goTool(ctx, source, "build", "-mod=mod", "-o", program, "./src/service_cmd")
+	return goTool(ctx, source, "build", "-mod=mod", "-o", program, "./src/service_cmd")
 }
 
 func goTool(ctx context.Context, dir string, args ...string) error {
@@ -172,20 +155,12 @@ func startAll(ctx context.Context, dir, redisAddr string) (all []*subject, err e
 		return nil, err
 	}
 	fmt.Fprintln(os.Stderr, "building both services from source")
-	ours, err := buildOurs(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	theirs, err := buildTheirs(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
+	ours, theirs := filepath.Join(dir, "hybridlimit-rls"), filepath.Join(dir, "ratelimit")
 	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	free, err := ports(6)
-	if err != nil {
+	free, err2 := ports(6)
+	if err := errors.Join(err, err2,
+		goTool(ctx, ".", "build", "-o", ours, "github.com/hybridlimit/hybridlimit/rls/cmd/hybridlimit-rls"),
+		buildTheirs(ctx, dir, theirs)); err != nil {
 		return nil, err
 	}
 	host := "127.0.0.1:"
