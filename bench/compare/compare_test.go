@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -160,31 +159,39 @@ func wellFormed(t *testing.T, text string) {
 // TestServe checks the protocol with a worker in another process: one line for
 // each message.
 func TestServe(t *testing.T) {
-	var in, out bytes.Buffer
-	enc := json.NewEncoder(&in)
+	fromParent, requests := io.Pipe()
+	replies, toParent := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := serve(t.Context(), xtimeBare, fromParent, toParent)
+		toParent.CloseWithError(err)
+		ended <- err
+	}()
+	enc, dec := json.NewEncoder(requests), json.NewDecoder(replies)
 	d := slice{time.Millisecond, time.Millisecond, time.Millisecond}
-	for _, r := range []request{
+	for i, r := range []request{
 		{Open: true, Workload: workloads[0], Goroutines: 1, Slice: d},
 		{Workload: workloads[0], Goroutines: 2, Slice: d},
 	} {
 		if err := enc.Encode(r); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := serve(t.Context(), xtimeBare, &in, &out); err != nil {
-		t.Fatal(err)
-	}
-	dec := json.NewDecoder(&out)
-	for i := range 2 {
-		var r reply
-		if err := dec.Decode(&r); err != nil || r.Err != "" || (r.Figures.Calls > 0) != (i == 1) {
-			t.Errorf("%+v, %v", r, err)
+		var a struct {
+			Reply reply
+			Err   string
+		}
+		if err := dec.Decode(&a); err != nil || a.Err != "" || (a.Reply.Figures.Calls > 0) != (i == 1) {
+			t.Errorf("%+v, %v", a, err)
 		}
 	}
-	if err := serve(t.Context(), "nobody", &in, &out); err == nil {
+	requests.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := serve(t.Context(), "nobody", nil, nil); err == nil {
 		t.Error("no error for an unknown rival")
 	}
-	if err := serve(t.Context(), xtimeBare, strings.NewReader("x"), &out); err == nil {
+	if err := serve(t.Context(), xtimeBare, strings.NewReader("x"), io.Discard); err == nil {
 		t.Error("no error for a malformed request")
 	}
 }

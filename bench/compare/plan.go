@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -120,16 +119,15 @@ func (p plan) openAll(workers []worker, out, log io.Writer, start time.Time) err
 		fmt.Fprintf(log, "%5.0f s  %s is open\n", time.Since(start).Seconds(), r.Name)
 		return nil
 	}
-	errs := make([]error, len(workers))
-	var wg sync.WaitGroup
+	if p.atOnce {
+		return benchkit.Spread(len(workers), open)
+	}
 	for i := range workers {
-		wg.Go(func() { errs[i] = open(i) })
-		if !p.atOnce {
-			wg.Wait()
+		if err := open(i); err != nil {
+			return err
 		}
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return nil
 }
 
 // line formats a turn like go test -bench.
