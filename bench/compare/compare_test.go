@@ -16,6 +16,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/bench/rivals"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
@@ -65,7 +66,7 @@ func TestShort(t *testing.T) {
 					continue
 				}
 				for _, unit := range []string{"ns/op", "p50-ns", "p99-ns", "p99.9-ns", "max-ns", "decisions/s", "allocs/op", "denied/op"} {
-					if xs := res.cells[c][unit]; len(xs) != p.rounds {
+					if xs := res.cells[c].All(unit); len(xs) != p.rounds {
 						t.Errorf("%v: %d rounds of %s", c, len(xs), unit)
 					}
 				}
@@ -258,9 +259,10 @@ func TestMusts(t *testing.T) {
 			got  float64
 			want string
 		}{{at, " yes |"}, {above, " **no** |"}} {
-			res := results{cells: map[cell]map[string][]float64{
-				m.a: {m.unit: {tc.got}, "cpu-ns/op": {1}}, m.b: {m.unit: {1}, "cpu-ns/op": {1}},
-			}}
+			one := func(v float64) *benchkit.Row {
+				return &benchkit.Row{Rounds: []benchkit.Figures{{m.unit: v, "cpu-ns/op": 1}}}
+			}
+			res := results{cells: map[cell]*benchkit.Row{m.a: one(tc.got), m.b: one(1)}}
 			if m.b == (cell{}) {
 				delete(res.cells, m.b)
 			}

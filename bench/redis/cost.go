@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"fmt"
+	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -82,12 +86,9 @@ func (s *syncs) batch(ctx context.Context, size int) error {
 // pipeline sends size calls of one op each, like direct calls, in one pipeline.
 func (s *syncs) pipeline(ctx context.Context, size int) error {
 	ops := s.take(size)
-	pipe := s.rdb.Pipeline()
-	for i := range ops {
-		keys, argv := protocol.EncodeBatch(protocol.Envelope{}, ops[i:i+1])
-		pipe.EvalSha(ctx, s.script.SHA, keys, anys(argv)...)
-	}
-	got, err := pipe.Exec(ctx)
+	got, err := pipelined(ctx, s.rdb, s.script, len(ops), func(i int) (keys, argv []string) {
+		return protocol.EncodeBatch(protocol.Envelope{}, ops[i:i+1])
+	})
 	if err != nil {
 		return err
 	}
@@ -97,6 +98,18 @@ func (s *syncs) pipeline(ctx context.Context, size int) error {
 		}
 	}
 	return nil
+}
+
+// pipelined runs a script n times in one pipeline.
+func pipelined(
+	ctx context.Context, rdb *redis.Client, script lua.Script, n int, encode func(i int) (keys, argv []string),
+) ([]redis.Cmder, error) {
+	pipe := rdb.Pipeline()
+	for i := range n {
+		keys, argv := encode(i)
+		pipe.EvalSha(ctx, script.SHA, keys, anys(argv)...)
+	}
+	return pipe.Exec(ctx)
 }
 
 func anys(texts []string) []any {
@@ -131,9 +144,6 @@ func costOf(
 
 // ops measures all sizes in interleaved rounds: as a batch, and alone, which is as a pipeline of single ops.
 func (r *results) ops(ctx context.Context, srv *benchkit.Redis) error {
-	if err := srv.Admin.FlushAll(ctx).Err(); err != nil {
-		return err
-	}
 	m := benchkit.Meter{Redis: srv, Wire: new(benchkit.Wire)}
 	rdb := srv.Client(m.Wire)
 	defer rdb.Close()
@@ -158,4 +168,46 @@ func (r *results) ops(ctx context.Context, srv *benchkit.Redis) error {
 		r.Add("op", "", strconv.Itoa(sizes[i]), f)
 		return err
 	})
+}
+
+// against compares the batch script of this tree with the script in a file, in rounds that alternate. It shows whether
+// a change of the Lua code is worth it. Both scripts work on the same keys, so they must understand each other's
+// states.
+func against(ctx context.Context, srv *benchkit.Redis, file string, rounds, ops int) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	sum := sha1.Sum(text)
+	scripts := []lua.Script{{Source: string(text), SHA: hex.EncodeToString(sum[:])}, lua.Batch}
+	m := benchkit.Meter{Redis: srv, Wire: new(benchkit.Wire)}
+	rdb := srv.Client(m.Wire)
+	defer rdb.Close()
+	all := make([]*syncs, len(scripts))
+	for i, script := range scripts {
+		if err := rdb.ScriptLoad(ctx, script.Source).Err(); err != nil {
+			return "", err
+		}
+		all[i] = newSyncs(rdb, script, costKeys)
+		all[i].env.Key += script.SHA
+	}
+	var b strings.Builder
+	benchkit.Head(&b, 0, "ops in the batch", file+": µs/op of Redis, in the script", "this tree", "ratio")
+	for _, size := range []int{1, 8, 64} {
+		got := make([]benchkit.Row, len(scripts))
+		if err := benchkit.Turns(0, rounds, len(scripts), func(round, i int) error {
+			f, err := costOf(ctx, m, all[i].batch, size, ops*size/(size+3)) // fewer of single ops, which cost more
+			if round > 0 {                                                  // the first round creates the states
+				got[i].Rounds = append(got[i].Rounds, f)
+			}
+			return err
+		}); err != nil {
+			return "", err
+		}
+		cpu, script := got[0].Median("cpu"), got[0].Median("script")
+		cpu2, script2 := got[1].Median("cpu"), got[1].Median("script")
+		fmt.Fprintf(&b, "| %d | %.2f, %.2f | %.2f, %.2f | %.3f, %.3f |\n", size,
+			cpu, script, cpu2, script2, cpu2/cpu, script2/script)
+	}
+	return b.String(), nil
 }

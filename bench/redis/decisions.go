@@ -80,9 +80,6 @@ var (
 // decisions measures all kinds in interleaved rounds, and then those that ask Redis for each decision. Each of these has
 // its own Redis, so that it does not pay for the states of others that expire, or for their messages after a round.
 func (r *results) decisions(ctx context.Context, srv *benchkit.Redis) error {
-	if err := srv.Admin.FlushAll(ctx).Err(); err != nil {
-		return err
-	}
 	rings, paced := zipf(), r.scale.paced
 	many := fmt.Sprintf("Zipf, %s keys", benchkit.Whole(zipfKeys))
 	var all, exact subjects

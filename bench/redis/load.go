@@ -21,13 +21,7 @@ const callers = 64
 // keyring has the keys that a caller uses in turn.
 type keyring []string
 
-func hot() []keyring {
-	rings := make([]keyring, callers)
-	for i := range rings {
-		rings[i] = keyring{hotKey}
-	}
-	return rings
-}
+func hot() []keyring { return slices.Repeat([]keyring{{hotKey}}, callers) }
 
 // zipfKeys and zipfSkew describe the traffic of a typical API: the first of 100
 // 000 keys gets one call in nine, and the last gets one in three million.

@@ -185,7 +185,7 @@ func (o options) measure(ctx context.Context, srv *benchkit.Redis) (r *results, 
 		if len(o.only) > 0 && !slices.Contains(o.only, s.name) {
 			continue
 		}
-		if err := s.measure(r, ctx, srv); err != nil {
+		if err := errors.Join(srv.Admin.FlushAll(ctx).Err(), s.measure(r, ctx, srv)); err != nil {
 			return r, fmt.Errorf("%s: %w", s.name, err)
 		}
 	}

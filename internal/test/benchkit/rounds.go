@@ -21,20 +21,26 @@ func (r *Row) Median(figure string) float64 {
 	if over, under, ok := strings.Cut(figure, " / "); ok {
 		return r.Median(over) / r.Median(under)
 	}
-	var all []float64
-	if r != nil {
-		for _, f := range r.Rounds {
-			if v, ok := f[figure]; ok {
-				all = append(all, v)
-			}
-		}
-	}
+	all := r.All(figure)
 	n := len(all)
 	if n == 0 {
 		return math.NaN()
 	}
 	slices.Sort(all)
 	return (all[(n-1)/2] + all[n/2]) / 2
+}
+
+// All returns a figure of all rounds that have it.
+func (r *Row) All(figure string) (all []float64) {
+	if r == nil {
+		return nil
+	}
+	for _, f := range r.Rounds {
+		if v, ok := f[figure]; ok {
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // Results has the rows of a measurement, in the order in which they were added.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"runtime"
 	"runtime/metrics"
+	"strconv"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -54,7 +56,8 @@ func plainLRU(keys int) (cache, error) {
 // nothing is owed. It shows the cost of the memory alone.
 func cutOff(ctx context.Context, keys int) (cache, error) {
 	rdb := redis.NewClient(&redis.Options{
-		DialerRetries: 1, Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no Redis") },
+		DialerRetries: 1,
+		Dialer:        func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no Redis") },
 	})
 	l, err := hybrid.New(rdb, hybridlimit.PerSecond(100), hybrid.Config{
 		Name: "churn", MaxKeys: keys, MaxWait: -1, Fallback: hybrid.FallbackDenyAll,
@@ -72,10 +75,10 @@ func cutOff(ctx context.Context, keys int) (cache, error) {
 	return cached(ownCache, 1, l, rdb), nil
 }
 
-// onRedis returns a hybrid limiter in normal use: a new key asks Redis or owes, and is evicted after it has paid.
-func onRedis(ctx context.Context, srv *benchkit.Redis, keys int) (cache, error) {
-	rdb := srv.Client(nil)
-	l, err := hybrid.New(rdb, hybridlimit.PerSecond(100), patient(hybrid.Config{Name: "churn", MaxKeys: keys}))
+// onRedis returns a hybrid limiter in normal use: a new key asks Redis or owes, and is evicted after it has paid. It is
+// asked by enough goroutines to keep Redis busy.
+func onRedis(ctx context.Context, rdb *redis.Client, name string, limit hybridlimit.Limit, keys int) (cache, error) {
+	l, err := hybrid.New(rdb, limit, patient(hybrid.Config{Name: name, MaxKeys: keys}))
 	if err != nil {
 		rdb.Close()
 		return cache{}, err
@@ -114,11 +117,13 @@ func fresh(from, n int) []string {
 // gcCPU returns the seconds of CPU that the garbage collector and the program have used.
 func gcCPU() (gc, user float64) {
 	s := []metrics.Sample{
-		{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/idle:cpu-seconds"}, {Name: "/cpu/classes/user:cpu-seconds"},
+		{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/idle:cpu-seconds"},
+		{Name: "/cpu/classes/user:cpu-seconds"},
 	}
 	runtime.GC() // the metrics are updated at the end of a collection
 	metrics.Read(s)
-	return s[0].Value.Float64() - s[1].Value.Float64(), s[2].Value.Float64() // without the work on idle cores, which is free
+	// Without the work on idle cores, which is free.
+	return s[0].Value.Float64() - s[1].Value.Float64(), s[2].Value.Float64()
 }
 
 // churnOf measures insertions of unique keys into a full cache, each of them per insertion: ns, and CPU time in ns.
@@ -170,7 +175,9 @@ func (r *results) churn(ctx context.Context, srv *benchkit.Redis) error {
 	}{
 		{func() (cache, error) { return plainLRU(r.scale.churnKeys) }, r.scale.churnEach},
 		{func() (cache, error) { return cutOff(ctx, r.scale.churnKeys) }, r.scale.churnEach},
-		{func() (cache, error) { return onRedis(ctx, srv, r.scale.churnKeys) }, r.scale.churnOnRedis},
+		{func() (cache, error) {
+			return onRedis(ctx, srv.Client(nil), "churn", hybridlimit.PerSecond(100), r.scale.churnKeys)
+		}, r.scale.churnOnRedis},
 	} {
 		if err := srv.Admin.FlushAll(ctx).Err(); err != nil {
 			return err
@@ -188,3 +195,76 @@ func (r *results) churn(ctx context.Context, srv *benchkit.Redis) error {
 	}
 	return nil
 }
+
+// In a scan one call of ten is for a key in use. The other nine are for keys that are used only once.
+const scanPer = 9
+
+// scanned asks for keys in use, by Zipf's law, during a scan, and returns the share of these calls whose key had been
+// evicted. A hybrid limiter reports the number of evicted keys, not their names. When it is full, each key that comes
+// in evicts one, and a key of the scan comes in once. So the evictions beyond the keys of the scan are those of keys in
+// use.
+func scanned(ctx context.Context, c cache, inUse, calls int, seed uint64) (missed float64, err error) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	z := rand.NewZipf(rng, zipfSkew, 1, uint64(inUse-1))
+	names := make([]string, inUse)
+	for i := range names {
+		names[i] = "in-use-" + strconv.Itoa(i)
+	}
+	var before, scans, hits uint64
+	if c.stats != nil {
+		s := c.stats()
+		before = s.Evicted + s.Refused
+	}
+	for i := range calls {
+		hit, err := c.use(ctx, names[z.Uint64()])
+		if err != nil {
+			return 0, err
+		}
+		if hit {
+			hits++
+		}
+		for j := range scanPer {
+			if _, err := c.use(ctx, fmt.Sprintf("scan-%d-%d-%d", seed, i, j)); err != nil {
+				return 0, err
+			}
+			scans++
+		}
+	}
+	if c.stats == nil {
+		return 1 - float64(hits)/float64(calls), nil
+	}
+	s := c.stats()
+	return float64(int64(s.Evicted+s.Refused-before-scans)) / float64(calls), nil
+}
+
+// survival compares the keys in use that a hybrid limiter evicts with those that a golang-lru of the same size evicts,
+// in interleaved rounds of the same calls.
+func (r *results) survival(ctx context.Context, _ *benchkit.Redis) error {
+	keys, inUse, calls := r.scale.survivalKeys, r.scale.inUse(), r.scale.survivalCalls
+	plain, err := plainLRU(keys)
+	if err != nil {
+		return err
+	}
+	own, err := cutOff(ctx, keys)
+	if err != nil {
+		return err
+	}
+	defer own.close()
+	caches := []cache{plain, own}
+	for _, c := range caches {
+		// Fills the cache with keys of a scan. Round -1 warms it up.
+		if err := c.useAll(ctx, fresh(0, keys+keys/10)); err != nil {
+			return err
+		}
+	}
+	return benchkit.Turns(-1, r.scale.rounds, len(caches), func(round, i int) error {
+		missed, err := scanned(ctx, caches[i], inUse, calls, uint64(round+1))
+		if round >= 0 && err == nil {
+			r.Add("survival", "", caches[i].name, benchkit.Figures{"missed": missed})
+		}
+		return err
+	})
+}
+
+// inUse is the number of keys in use during a scan.
+func (s scale) inUse() int { return s.survivalKeys / 5 }
