@@ -39,6 +39,11 @@ type subject struct {
 	log  string // file with its output
 }
 
+func newSubject(dir, name, addr, program string, args ...string) *subject {
+	log := filepath.Join(dir, strings.ReplaceAll(name, "/", "_")+".log")
+	return &subject{name, addr, exec.Command(program, args...), log}
+}
+
 // stop ends the server.
 func (s *subject) stop() {
 	_ = s.cmd.Process.Kill()
@@ -59,18 +64,15 @@ func (s *subject) cpu() (time.Duration, error) {
 	return time.Duration(user+system) * time.Second / perSecond, err
 }
 
-// start starts a server. ports are the numbers of its ports, the first for gRPC.
-func start(dir, name, program string, args, env []string, addr string) (*subject, error) {
-	s := &subject{name: name, addr: addr, log: filepath.Join(dir, strings.ReplaceAll(name, "/", "_")+".log")}
+// start starts the server.
+func (s *subject) start() error {
 	out, err := os.Create(s.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer out.Close()
-	s.cmd = exec.Command(program, args...)
-	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stdout, s.cmd.Stderr = out, out
-	return s, s.cmd.Start()
+	return s.cmd.Start()
 }
 
 // ports returns free ports of the loopback interface.
@@ -140,18 +142,9 @@ func empty(addr string) error {
 
 // startAll builds and starts the three servers.
 func startAll(ctx context.Context, dir, redisAddr string) (all []*subject, err error) {
-	defer func() {
-		if err != nil {
-			for _, s := range all {
-				s.stop()
-			}
-		}
-	}()
 	runtime := filepath.Join(dir, "runtime", "bench", "config")
-	if err := os.MkdirAll(runtime, 0o700); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(runtime, "bench.yaml"), []byte(config), 0o600); err != nil {
+	err = os.MkdirAll(runtime, 0o700)
+	if err = errors.Join(err, os.WriteFile(filepath.Join(runtime, "bench.yaml"), []byte(config), 0o600)); err != nil {
 		return nil, err
 	}
 	fmt.Fprintln(os.Stderr, "building both services from source")
@@ -164,27 +157,25 @@ func startAll(ctx context.Context, dir, redisAddr string) (all []*subject, err e
 		return nil, err
 	}
 	host := "127.0.0.1:"
-	for _, s := range []struct {
-		name, program string
-		args, env     []string
-		port          string
-	}{
-		{name: emptyName, program: self, args: []string{serveEmpty, host + free[0]}, port: free[0]},
-		{name: theirName, program: theirs, port: free[1], env: []string{
-			"GRPC_HOST=127.0.0.1", "HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
-			"GRPC_PORT=" + free[1], "PORT=" + free[2], "DEBUG_PORT=" + free[3],
-			"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redisAddr, "USE_STATSD=false", "LOG_LEVEL=error",
-			"RUNTIME_ROOT=" + filepath.Join(dir, "runtime"), "RUNTIME_SUBDIRECTORY=bench", "RUNTIME_WATCH_ROOT=false",
-		}},
-		{name: ourName, program: ours, port: free[4], args: []string{
-			"-grpc", host + free[4], "-http", host + free[5], "-redis", "redis://" + redisAddr, "-config", runtime,
-		}},
-	} {
-		started, err := start(dir, s.name, s.program, s.args, s.env, host+s.port)
-		if err != nil {
-			return all, err
+	all = []*subject{
+		newSubject(dir, emptyName, host+free[0], self, serveEmpty, host+free[0]),
+		newSubject(dir, theirName, host+free[1], theirs),
+		newSubject(dir, ourName, host+free[4], ours, "-grpc", host+free[4], "-http", host+free[5],
+			"-redis", "redis://"+redisAddr, "-config", runtime),
+	}
+	all[1].cmd.Env = append(
+		os.Environ(), "GRPC_HOST=127.0.0.1", "HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
+		"GRPC_PORT="+free[1], "PORT="+free[2], "DEBUG_PORT="+free[3],
+		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redisAddr, "USE_STATSD=false", "LOG_LEVEL=error",
+		"RUNTIME_ROOT="+filepath.Join(dir, "runtime"), "RUNTIME_SUBDIRECTORY=bench", "RUNTIME_WATCH_ROOT=false",
+	)
+	for i, s := range all {
+		if err := s.start(); err != nil {
+			for _, started := range all[:i] {
+				started.stop()
+			}
+			return nil, err
 		}
-		all = append(all, started)
 	}
 	return all, nil
 }

@@ -18,7 +18,9 @@ type Column struct {
 }
 
 // Col returns a column.
-func Col(head, figure string, format func(float64) string) Column { return Column{head, figure, format} }
+func Col(head, figure string, format func(float64) string) Column {
+	return Column{head, figure, format}
+}
 
 // Table writes a table in Markdown. label returns the cells with the names of a row.
 func Table(b *strings.Builder, names []string, columns []Column, rows []*Row, label func(*Row) string) {

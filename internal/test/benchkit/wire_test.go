@@ -25,4 +25,3 @@ func TestRequests(t *testing.T) {
 		}
 	}
 }
-
