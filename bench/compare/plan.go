@@ -42,7 +42,8 @@ func takesPart(r rivals.Rival, w workload) bool {
 // debts of a million keys to Redis for half a minute, and that would disturb the turns in between.
 func (p plan) measure(ctx context.Context, workers []worker, log io.Writer) ([]byte, error) {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "goos: %s\ngoarch: %s\npkg: github.com/hybridlimit/hybridlimit/bench/compare\ncpu: %s\n", runtime.GOOS, runtime.GOARCH, benchkit.CPU())
+	fmt.Fprintf(&out, "goos: %s\ngoarch: %s\npkg: github.com/hybridlimit/hybridlimit/bench/compare\ncpu: %s\n",
+		runtime.GOOS, runtime.GOARCH, benchkit.CPU())
 	start := time.Now()
 	if err := p.openAll(workers, &out, log, start); err != nil {
 		return nil, err

@@ -197,7 +197,8 @@ func serve(ctx context.Context, name string, in io.Reader, out io.Writer) error 
 	if err != nil {
 		return err
 	}
-	return errors.Join(benchkit.Serve(ctx, in, out, func(_ context.Context, r request) (any, error) { return b.do(r) }), b.Close())
+	err = benchkit.Serve(ctx, in, out, func(_ context.Context, r request) (any, error) { return b.do(r) })
+	return errors.Join(err, b.Close())
 }
 
 // process is a worker in its own process.

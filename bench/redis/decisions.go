@@ -106,6 +106,8 @@ func (r *results) decisions(ctx context.Context, srv *benchkit.Redis) error {
 			r.Add("timed", s.load, s.name, quantiles(s.took))
 		}
 	}
+	all.close() // so that they do not disturb those that follow
+	all = nil
 	for _, k := range []kind{{"global", newGlobal}, {"redis_rate", newRedisRate}} {
 		srv, err := benchkit.StartRedis()
 		if err != nil {

@@ -134,7 +134,8 @@ func startBeating(ctx context.Context, rdb *redis.Client, prefix string, limiter
 		g := i % parts
 		p := protocol.Pulse{
 			Group: keys[g], Directory: names.Groups(), Changed: names.Changed(), Names: names.GroupNames(ids[g]),
-			Wanted: names.Wanted(), ID: ids[g], Process: fmt.Sprintf("%032d", i), Expiry: protocol.MaxExpiry, Text: texts[g], TTL: 24 * time.Hour,
+			Wanted: names.Wanted(), ID: ids[g], Text: texts[g], Process: fmt.Sprintf("%032d", i),
+			Expiry: protocol.MaxExpiry, TTL: 24 * time.Hour,
 		}
 		p.Others = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key == keys[g] })
 		b.pulses = append(b.pulses, p)

@@ -7,99 +7,84 @@ import (
 	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
+// mustOf returns a required figure of a row or, if to is not empty, its ratio to that of another row.
+func mustOf(what string, bound benchkit.Bound, table, load, name, to, figure string) benchkit.Must {
+	return benchkit.Must{What: what, Bound: bound, Table: table, Load: load, Name: name, To: to, Figure: figure}
+}
+
 // musts returns the required figures.
 func (r *results) musts() []benchkit.Must {
-	own := func(what string, bound benchkit.Bound, table, figure, to string) benchkit.Must {
-		return benchkit.Must{What: what, Bound: bound, Table: table, Load: onOwnKeys, Name: "global", To: to, Figure: figure}
-	}
-	beat := func(what string, most float64, figure, to string) benchkit.Must {
-		return benchkit.Must{
-			What: what, Bound: benchkit.AtMost(most), Table: "beat", Load: "1", Name: "100", To: to, Figure: figure,
-		}
-	}
+	most, rival := benchkit.AtMost, "redis_rate"
 	all := []benchkit.Must{
-		{
-			What:  fmt.Sprintf("Redis CPU: an op in a batch of %d / an op in a pipeline", protocol.MaxOps),
-			Bound: benchkit.AtMost(0.65), Table: "op", Name: fmt.Sprint(protocol.MaxOps), Figure: "cpu / alone cpu",
-		},
-		{
-			What:  "hybrid, hot key: messages per decision",
-			Bound: benchkit.AtMost(1.0 / 500), Table: "decision", Load: onHotKey, Name: "hybrid", Figure: "messages",
-		},
-		{
-			What:  fmt.Sprintf("decisions/s on the hot key, %d goroutines: hybrid / redis_rate", callers),
-			Bound: benchkit.AtLeast(300), Table: "decision", Load: onHotKey, Name: "hybrid", To: "redis_rate", Figure: "perSecond",
-		},
-		beat(fmt.Sprintf("Redis CPU: a heartbeat, %d processes with 100 limiters, µs", beatProcesses), 20, "cpu", ""),
-		beat("the same / with one limiter", 1.2, "cpu", "1"),
-		beat("messages a second of an idle process with 100 limiters", 1, "messages", ""),
-		own(fmt.Sprintf("Redis CPU of a decision on %s: global / redis_rate", onOwnKeys), benchkit.AtMost(1),
-			"decision", "cpu", "redis_rate"),
-		own(fmt.Sprintf("decisions/s on %s, %d goroutines: global / redis_rate", onOwnKeys, callers), benchkit.AtLeast(1.5),
-			"decision", "perSecond", "redis_rate"),
-		own(fmt.Sprintf("p50 of a decision on %s, one caller: global / redis_rate", onOwnKeys), benchkit.AtMost(1.1),
-			"single", "p50", "redis_rate"),
-		own("allocations of a decision of global", benchkit.AtMost(12), "single", "mallocs", ""),
-		own("bytes to and from Redis: a decision of global", benchkit.AtMost(250), "decision", "bytes", ""),
+		mustOf(fmt.Sprintf("Redis CPU: an op in a batch of %d / an op in a pipeline", protocol.MaxOps), most(0.65),
+			"op", "", fmt.Sprint(protocol.MaxOps), "", "cpu / alone cpu"),
+		mustOf("hybrid, hot key: messages per decision", most(1.0/500), "decision", onHotKey, "hybrid", "", "messages"),
+		mustOf(fmt.Sprintf("decisions/s on the hot key, %d goroutines: hybrid / redis_rate", callers), benchkit.AtLeast(300),
+			"decision", onHotKey, "hybrid", rival, "perSecond"),
+		mustOf(fmt.Sprintf("Redis CPU: a heartbeat, %d processes with 100 limiters, µs", beatProcesses), most(20),
+			"beat", "1", "100", "", "cpu"),
+		mustOf("the same / with one limiter", most(1.2), "beat", "1", "100", "1", "cpu"),
+		mustOf("messages a second of an idle process with 100 limiters", most(1), "beat", "1", "100", "", "messages"),
+		mustOf(fmt.Sprintf("Redis CPU of a decision on %s: global / redis_rate", onOwnKeys), most(1),
+			"decision", onOwnKeys, "global", rival, "cpu"),
+		mustOf(fmt.Sprintf("decisions/s on %s, %d goroutines: global / redis_rate", onOwnKeys, callers),
+			benchkit.AtLeast(1.5), "decision", onOwnKeys, "global", rival, "perSecond"),
+		mustOf(fmt.Sprintf("p50 of a decision on %s, one caller: global / redis_rate", onOwnKeys), most(1.1),
+			"single", onOwnKeys, "global", rival, "p50"),
+		mustOf("allocations of a decision of global", most(12), "single", onOwnKeys, "global", "", "mallocs"),
+		mustOf("bytes to and from Redis: a decision of global", most(250), "decision", onOwnKeys, "global", "", "bytes"),
 	}
 	all[9].Floor = true // whole allocations, as in go test: the rest are those of other goroutines
 	if rows := r.Of("fleet"); len(rows) > 0 {
-		astray := 0.0
-		for _, row := range rows {
-			astray = max(astray, row.Median("astray"))
-		}
-		all = append(all, benchkit.Must{
-			// Otherwise the costs are not those of decisions that Redis made.
+		// Otherwise the costs are not those of decisions that Redis made.
+		astray := benchkit.Must{
 			What:  "services: errors and decisions without Redis, the largest share of a limiter",
-			Bound: benchkit.AtMost(0.01), Got: astray,
-		})
+			Bound: most(0.01),
+		}
+		for _, row := range rows {
+			astray.Got = max(astray.Got, row.Median("astray"))
+		}
+		all = append(all, astray)
 	}
 	all = append(all, fleetMusts()...)
-	return r.Got(append(all, benchkit.Must{
-		What:  "bytes to and from Redis: a sync of one op, with its envelope",
-		Bound: benchkit.AtMost(250), Table: "op", Name: "1", Figure: "bytes",
-	}, benchkit.Must{
-		What:  fmt.Sprintf("CPU of an insertion of a key into a full cache: %s / golang-lru", ownCache),
-		Bound: benchkit.AtMost(3.5), Table: "churn", Name: ownCache, To: plainCache,
-		Figure: "process", // and not wall time, because these rounds are not interleaved
-	}, benchkit.Must{
-		What:  "keys in use that a scan evicted: hybrid / golang-lru",
-		Bound: benchkit.AtMost(1), Table: "survival", Name: ownCache, To: plainCache, Figure: "missed",
-	})...)
+	return r.Got(append(all,
+		mustOf("bytes to and from Redis: a sync of one op, with its envelope", most(250), "op", "", "1", "", "bytes"),
+		// By CPU time, because these rounds are not interleaved.
+		mustOf(fmt.Sprintf("CPU of an insertion of a key into a full cache: %s / golang-lru", ownCache), most(3.5),
+			"churn", "", ownCache, plainCache, "process"),
+		mustOf("keys in use that a scan evicted: hybrid / golang-lru", most(1),
+			"survival", "", ownCache, plainCache, "missed"),
+	)...)
 }
 
 // fleetMusts returns the required figures of fleets, most of them as ratios to redis_rate.
 func fleetMusts() (all []benchkit.Must) {
+	const cpu, messages, p50 = "Redis CPU", "messages", "p50"
+	figures := map[string]string{cpu: "cpu", messages: messages, p50: p50}
 	for _, m := range []struct {
-		load, limiter, figure string
-		bound                 float64
+		load, limiter, what string
+		bound               float64
 	}{
-		{"2000 calls a second", "hybrid", "cpu", 0.5},
-		{"2000 calls a second", "hybrid", "messages", 0.2},
-		{"2000 calls a second", "hybrid", "p50", 0.2},
-		{"2000 calls a second", "hybrid, deferred", "cpu", 0.4},
-		{"2000 calls a second", "hybrid, strict", "cpu", 1},
-		{"500 calls a second", "hybrid", "cpu", 0.9},
-		{"20 000 calls a second", "hybrid", "cpu", 0.4},
-		{"Zipf", "hybrid", "cpu", 0.5},
-		{"two limits", "hybrid", "cpu", 0.6},
-		{"two limits", "global", "cpu", 0.8},
-		{"two limits", "global", "p50", 1.1},
-		{"few calls", "hybrid", "cpu", 1},
-		{"few calls", "hybrid", "p50", 1.3},
+		{"2000 calls a second", "hybrid", cpu, 0.5},
+		{"2000 calls a second", "hybrid", messages, 0.2},
+		{"2000 calls a second", "hybrid", p50, 0.2},
+		{"2000 calls a second", "hybrid, deferred", cpu, 0.4},
+		{"2000 calls a second", "hybrid, strict", cpu, 1},
+		{"500 calls a second", "hybrid", cpu, 0.9},
+		{"20 000 calls a second", "hybrid", cpu, 0.4},
+		{"Zipf", "hybrid", cpu, 0.5},
+		{"two limits", "hybrid", cpu, 0.6},
+		{"two limits", "global", cpu, 0.8},
+		{"two limits", "global", p50, 1.1},
+		{"few calls", "hybrid", cpu, 1},
+		{"few calls", "hybrid", p50, 1.3},
 	} {
-		must := benchkit.Must{
-			Bound: benchkit.AtMost(m.bound), Table: "fleet", Load: m.load, Name: m.limiter, Figure: m.figure, To: "redis_rate",
+		to, ratio := "redis_rate", " / redis_rate"
+		if m.what == messages {
+			to, ratio = "", ""
 		}
-		name, ratio := m.figure, " / redis_rate"
-		switch m.figure {
-		case "cpu":
-			name = "Redis CPU"
-		case "messages":
-			must.To, ratio = "", ""
-		}
-		must.What = m.load + ": " + name + ": " + m.limiter + ratio
-		all = append(all, must)
+		all = append(all, mustOf(m.load+": "+m.what+": "+m.limiter+ratio, benchkit.AtMost(m.bound),
+			"fleet", m.load, m.limiter, to, figures[m.what]))
 	}
 	return all
 }

@@ -24,7 +24,8 @@ func (r *results) page() string {
 	m := &r.machine
 	b.WriteString("# The cost for Redis\n\nWritten by `make bench-redis`: do not edit.\n\n")
 	fmt.Fprintf(&b, "%s on loopback. Load average: %s before, %s after. "+
-		"The cores are shared, so trust ratios more than absolute figures. %s.\n\n", m.about, m.loadBefore, m.loadAfter, m.modules)
+		"The cores are shared, so trust ratios more than absolute figures. %s.\n\n",
+		m.about, m.loadBefore, m.loadAfter, m.modules)
 	fmt.Fprintf(&b, "Figures are medians of %d interleaved rounds unless stated otherwise. "+
 		"Redis CPU is user and system time by `INFO cpu`. *In the script* is `usec` of `INFO commandstats`, "+
 		"which is wall time. Messages are top-level commands, and bytes those on the socket: "+
@@ -71,9 +72,9 @@ func (r *results) parts() []part {
 func (r *results) opParts() []part {
 	return []part{{
 		table: "op",
-		text: fmt.Sprintf("## A synced op\n\nAn op as package hybrid sends it for a key in use: 7 units owed, a request for a lease, "+
-			"and the last view. The ops go round %s keys with states: in batches of `lua.Batch`, and *alone*, each in its own call of a pipeline, "+
-			"without an envelope. *Blocked* is the wall time of a batch, by `INFO latencystats`. "+
+		text: fmt.Sprintf("## A synced op\n\nAn op as package hybrid sends it for a key in use: 7 units owed, "+
+			"a request for a lease, and the last view. The ops go round %s keys with states: in batches of `lua.Batch`, and *alone*, "+
+			"each in its own call of a pipeline, without an envelope. *Blocked* is the wall time of a batch, by `INFO latencystats`. "+
 			"The largest batch is `wire.MaxOps` = %d ([why](../docs/decisions/0001-batch-size.md)).",
 			benchkit.Whole(costKeys), protocol.MaxOps),
 		names: []string{"ops in the batch"},
@@ -85,8 +86,8 @@ func (r *results) opParts() []part {
 		},
 		columns: []benchkit.Column{
 			col("Redis CPU, µs/op", "cpu", one), col("in the script", "script", one),
-			col("alone: µs/op", "alone cpu", one), col("in the script", "alone script", one), col("CPU ratio", "cpu / alone cpu", two),
-			col("bytes/op to Redis", "sent", round), col("from it", "received", round),
+			col("alone: µs/op", "alone cpu", one), col("in the script", "alone script", one),
+			col("CPU ratio", "cpu / alone cpu", two), col("bytes/op to Redis", "sent", round), col("from it", "received", round),
 			col("alone: to", "alone sent", round), col("from", "alone received", round),
 			col("blocked p50, µs", "p50", round), col("p99", "p99", round),
 		},
@@ -100,12 +101,13 @@ func (r *results) decisionParts() []part {
 		text: fmt.Sprintf("## A decision\n\n%d goroutines decide as fast as they can, or at the given rate, in rounds of %v. "+
 			"Limits a second: %s for the hot key, %d for each of %s keys, and %d for each of %s keys, "+
 			"of which every goroutine has its own. Inner calls are the commands that scripts call.",
-			callers, r.scale.lasts, benchkit.Whole(hotRate), tailRate, benchkit.Whole(zipfKeys), ownRate, benchkit.Whole(ownKeys)),
+			callers, r.scale.lasts, benchkit.Whole(hotRate), tailRate, benchkit.Whole(zipfKeys), ownRate,
+			benchkit.Whole(ownKeys)),
 		names: []string{"limiter", "load"},
 		label: func(row *benchkit.Row) string { return row.Name + " | " + row.Load },
 		columns: []benchkit.Column{
-			col("decisions/s", "perSecond", benchkit.Whole), col("messages/decision", "messages", small), col("inner calls", "inner", small),
-			col("Redis CPU, µs", "cpu", small), col("bytes to Redis", "sent", small), col("from it", "received", small),
+			col("decisions/s", "perSecond", benchkit.Whole), col("messages/decision", "messages", small),
+			col("inner calls", "inner", small), col("Redis CPU, µs", "cpu", small), col("bytes to Redis", "sent", small), col("from it", "received", small),
 			col("errors", "fails", share),
 		},
 	}, {
@@ -114,19 +116,21 @@ func (r *results) decisionParts() []part {
 			"all rounds in one HDR histogram, with the time to read the clock.", benchkit.Whole(float64(r.scale.timing))),
 		names: limiter, label: name,
 		columns: []benchkit.Column{
-			col("p50", "p50", plainMicros), col("p99", "p99", plainMicros), col("p99.9", "p99.9", plainMicros), col("max", "max", plainMicros),
+			col("p50", "p50", plainMicros), col("p99", "p99", plainMicros),
+			col("p99.9", "p99.9", plainMicros), col("max", "max", plainMicros),
 		},
 	}, {
 		table: "single",
 		text:  fmt.Sprintf("A decision of one caller without a pause, on the keys of one of the %d goroutines:", callers),
 		names: limiter, label: name,
 		columns: []benchkit.Column{
-			col("decisions/s", "perSecond", benchkit.Whole), col("p50", "p50", micros), col("p99", "p99", micros), col("allocations", "mallocs", one),
+			col("decisions/s", "perSecond", benchkit.Whole), col("p50", "p50", micros), col("p99", "p99", micros),
+			col("allocations", "mallocs", one),
 		},
 	}, {
 		table: "storm",
-		text: fmt.Sprintf("The same keys after `SCRIPT FLUSH`, as after a failover: %d goroutines ask once, all at the same time. "+
-			"The costs are those of a call.", callers),
+		text: fmt.Sprintf("The same keys after `SCRIPT FLUSH`, as after a failover: %d goroutines ask once, "+
+			"all at the same time. The costs are those of a call.", callers),
 		names: limiter, label: name,
 		columns: []benchkit.Column{
 			col("messages", "messages", two), col("bytes to Redis", "sent", benchkit.Whole), col("Redis CPU, µs", "cpu", one),
@@ -137,8 +141,8 @@ func (r *results) decisionParts() []part {
 
 func (r *results) fleetParts() []part {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## Services\n\nThe processes of a fleet share keys, and make calls at random times. Each limiter has its own "+
-		"processes and Redis. After the calls of a turn comes a rest, in which debts are paid and states expire. "+
+	fmt.Fprintf(&b, "## Services\n\nThe processes of a fleet share keys, and make calls at random times. "+
+		"Each limiter has its own processes and Redis. After the calls of a turn comes a rest, in which debts are paid and states expire. "+
 		"The costs of both are divided by the calls; an idle Redis's CPU time is subtracted. The CPU of the processes "+
 		"includes the load generator. With two limits, each call is also under a limit of one of %d tenants, "+
 		"with %d times the rate; redis_rate is called twice.\n\n", tenants, tenantFactor)
@@ -167,12 +171,13 @@ func (r *results) fleetParts() []part {
 		columns: []benchkit.Column{
 			col("Redis CPU, µs", "cpu", one), col("in the script", "script", one), col("messages", "messages", small),
 			col("bytes", "bytes", round), col("CPU of the processes, µs", "process", round),
-			col("p50, µs", "p50", plainMicros), col("p99, µs", "p99", plainMicros), col("denied, %", "denied", benchkit.Share("%.1f")),
+			col("p50, µs", "p50", plainMicros), col("p99, µs", "p99", plainMicros),
+			col("denied, %", "denied", benchkit.Share("%.1f")),
 		},
 	}, {
 		table: "beat",
-		text: fmt.Sprintf("## Heartbeats\n\n%d processes of an idle fleet that know each other. A group is a set of processes with "+
-			"the same limiters. The groups of a fleet share one limiter, so that each is counted by all. The times are for one "+
+		text: fmt.Sprintf("## Heartbeats\n\n%d processes of an idle fleet that know each other. A group is a set "+
+			"of processes with the same limiters. The groups of a fleet share one limiter, so that each is counted by all. The times are for one "+
 			"heartbeat, of a pipeline. *Of a core* is Redis CPU · messages · processes.", beatProcesses),
 		names: []string{"limiters of a process"}, label: name,
 		columns: []benchkit.Column{
@@ -181,12 +186,13 @@ func (r *results) fleetParts() []part {
 		},
 	}, {
 		table: "idle",
-		text: fmt.Sprintf("## Idle\n\nSeconds without a decision: before a hybrid limiter is made, and with a limiter that holds %s "+
-			"keys and has been idle for %v. The measurement asks Redis twice a second, and Redis deletes expired states.",
+		text: fmt.Sprintf("## Idle\n\nSeconds without a decision: before a hybrid limiter is made, and with a limiter "+
+			"that holds %s keys and has been idle for %v. The measurement asks Redis twice a second, and Redis deletes expired states.",
 			benchkit.Whole(r.Row("idle", "", idleLimiter).Median("keys")), r.scale.settle),
 		names: []string{"process"}, label: name,
 		columns: []benchkit.Column{
-			col("CPU of the process, ms/s", "process", two), col("of Redis, ms/s", "redis", two), col("messages/s", "messages", round),
+			col("CPU of the process, ms/s", "process", two), col("of Redis, ms/s", "redis", two),
+			col("messages/s", "messages", round),
 		},
 	}}
 }
