@@ -10,6 +10,6 @@
 // importers of the library: heavy dependencies are allowed here and nowhere else. It uses the library through its
 // public packages, as a user does, from the working tree around it. The exceptions: accuracy uses internal/test/fleet,
 // which runs whole fleets in virtual time. windows compares the windows with a log through internal/algo, because that
-// arithmetic takes any time as an argument. redis measures ops as Redis receives them, through internal/algo and
-// internal/test/redistest. compare and the tests start redis-servers with internal/test/redistest.
+// arithmetic takes any time as an argument. redis measures ops as Redis receives them, through internal/algo. The
+// programs share the harness internal/test/benchkit, and start redis-servers with it or with internal/test/redistest.
 package bench

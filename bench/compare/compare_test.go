@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/bench/rivals"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
@@ -66,7 +66,7 @@ func TestShort(t *testing.T) {
 					continue
 				}
 				for _, unit := range []string{"ns/op", "p50-ns", "p99-ns", "p99.9-ns", "max-ns", "decisions/s", "allocs/op", "denied/op"} {
-					if xs := res.cells[c][unit]; len(xs) != p.rounds {
+					if xs := res.cells[c].All(unit); len(xs) != p.rounds {
 						t.Errorf("%v: %d rounds of %s", c, len(xs), unit)
 					}
 				}
@@ -160,31 +160,39 @@ func wellFormed(t *testing.T, text string) {
 // TestServe checks the protocol with a worker in another process: one line for
 // each message.
 func TestServe(t *testing.T) {
-	var in, out bytes.Buffer
-	enc := json.NewEncoder(&in)
+	fromParent, requests := io.Pipe()
+	replies, toParent := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := serve(t.Context(), xtimeBare, fromParent, toParent)
+		toParent.CloseWithError(err)
+		ended <- err
+	}()
+	enc, dec := json.NewEncoder(requests), json.NewDecoder(replies)
 	d := slice{time.Millisecond, time.Millisecond, time.Millisecond}
-	for _, r := range []request{
+	for i, r := range []request{
 		{Open: true, Workload: workloads[0], Goroutines: 1, Slice: d},
 		{Workload: workloads[0], Goroutines: 2, Slice: d},
 	} {
 		if err := enc.Encode(r); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := serve(t.Context(), xtimeBare, &in, &out); err != nil {
-		t.Fatal(err)
-	}
-	dec := json.NewDecoder(&out)
-	for i := range 2 {
-		var r reply
-		if err := dec.Decode(&r); err != nil || r.Err != "" || (r.Figures.Calls > 0) != (i == 1) {
-			t.Errorf("%+v, %v", r, err)
+		var a struct {
+			Reply reply
+			Err   string
+		}
+		if err := dec.Decode(&a); err != nil || a.Err != "" || (a.Reply.Figures.Calls > 0) != (i == 1) {
+			t.Errorf("%+v, %v", a, err)
 		}
 	}
-	if err := serve(t.Context(), "nobody", &in, &out); err == nil {
+	requests.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := serve(t.Context(), "nobody", nil, nil); err == nil {
 		t.Error("no error for an unknown rival")
 	}
-	if err := serve(t.Context(), xtimeBare, strings.NewReader("x"), &out); err == nil {
+	if err := serve(t.Context(), xtimeBare, strings.NewReader("x"), io.Discard); err == nil {
 		t.Error("no error for a malformed request")
 	}
 }
@@ -251,9 +259,10 @@ func TestMusts(t *testing.T) {
 			got  float64
 			want string
 		}{{at, " yes |"}, {above, " **no** |"}} {
-			res := results{cells: map[cell]map[string][]float64{
-				m.a: {m.unit: {tc.got}, "cpu-ns/op": {1}}, m.b: {m.unit: {1}, "cpu-ns/op": {1}},
-			}}
+			one := func(v float64) *benchkit.Row {
+				return &benchkit.Row{Rounds: []benchkit.Figures{{m.unit: v, "cpu-ns/op": 1}}}
+			}
+			res := results{cells: map[cell]*benchkit.Row{m.a: one(tc.got), m.b: one(1)}}
 			if m.b == (cell{}) {
 				delete(res.cells, m.b)
 			}

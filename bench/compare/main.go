@@ -17,22 +17,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/bench/rivals"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "compare:", err)
-		os.Exit(1)
-	}
-}
+func main() { benchkit.Main("compare", run) }
 
 func run(ctx context.Context) error {
 	p := plan{workloads: workloads, rivals: everyone, goroutines: levels()}
@@ -92,19 +86,8 @@ func (p *plan) pick(names, loads string) error {
 	if err != nil {
 		return fmt.Errorf("-workloads: %w", err)
 	}
-	var rs []rivals.Rival
-	for _, r := range p.rivals {
-		if name.MatchString(r.Name) {
-			rs = append(rs, r)
-		}
-	}
-	var ws []workload
-	for _, w := range p.workloads {
-		if load.MatchString(w.Name) {
-			ws = append(ws, w)
-		}
-	}
-	p.rivals, p.workloads = rs, ws
+	p.rivals = slices.DeleteFunc(slices.Clone(p.rivals), func(r rivals.Rival) bool { return !name.MatchString(r.Name) })
+	p.workloads = slices.DeleteFunc(slices.Clone(p.workloads), func(w workload) bool { return !load.MatchString(w.Name) })
 	return nil
 }
 

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/bench/rivals"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // nothing is the control: the loop alone, and two readings of the clock where each decision is timed.
@@ -115,32 +114,30 @@ func (s subject) turn(ctx context.Context, goroutines int, d slice) (f figures, 
 // timed makes calls in chunks for the duration d.
 func (s subject) timed(ctx context.Context, goroutines int, d time.Duration) (f figures, err error) {
 	var m0, m1 runtime.MemStats
+	var calls, allowed atomic.Int64
 	runtime.ReadMemStats(&m0)
-	cpu := cpuTime()
-	start := time.Now()
-	each := make([]figures, goroutines)
-	errs := spread(goroutines, func(g int) error {
-		var mine figures
-		defer func() { each[g] = mine }()
-		next := s.walk(g, goroutines, s.chunk)
-		for mine.Calls == 0 || time.Since(start) < d {
-			i := next()
-			n, err := s.limiter.Decide(ctx, s.seq[i:i+s.chunk])
-			mine.Allowed += int64(n)
-			mine.Calls += int64(s.chunk)
-			if err != nil {
-				return err
+	spent, err := benchkit.Meter{}.Spent(ctx, func() error {
+		start := time.Now()
+		return benchkit.Spread(goroutines, func(g int) error {
+			var made, may int64
+			defer func() { calls.Add(made); allowed.Add(may) }()
+			next := s.walk(g, goroutines, s.chunk)
+			for made == 0 || time.Since(start) < d {
+				i := next()
+				n, err := s.limiter.Decide(ctx, s.seq[i:i+s.chunk])
+				made, may = made+int64(s.chunk), may+int64(n)
+				if err != nil {
+					return err
+				}
 			}
-		}
-		return nil
+			return nil
+		})
 	})
-	f.Took, f.CPU = time.Since(start), cpuTime()-cpu
 	runtime.ReadMemStats(&m1)
-	for _, one := range each {
-		f.Calls, f.Allowed = f.Calls+one.Calls, f.Allowed+one.Allowed
-	}
-	f.Mallocs, f.Bytes = m1.Mallocs-m0.Mallocs, m1.TotalAlloc-m0.TotalAlloc
-	return f, errs
+	return figures{
+		Calls: calls.Load(), Allowed: allowed.Load(), Took: spent.Wall, CPU: spent.Process,
+		Mallocs: m1.Mallocs - m0.Mallocs, Bytes: m1.TotalAlloc - m0.TotalAlloc,
+	}, err
 }
 
 // single times each decision for the duration d. The times include one reading of the clock.
@@ -150,7 +147,7 @@ func (s subject) single(ctx context.Context, goroutines int, d time.Duration) (*
 		hists[g] = hdrhistogram.New(1, int64(time.Minute), 2)
 	}
 	start := time.Now()
-	err := spread(goroutines, func(g int) error {
+	err := benchkit.Spread(goroutines, func(g int) error {
 		hist := hists[g]
 		next := s.walk(g, goroutines, 1)
 		for hist.TotalCount() == 0 || time.Since(start) < d {
@@ -185,17 +182,6 @@ func (s subject) walk(g, of, step int) (next func() int) {
 	}
 }
 
-// spread runs f on the given number of goroutines.
-func spread(goroutines int, f func(g int) error) error {
-	errs := make([]error, goroutines)
-	var wg sync.WaitGroup
-	for g := range goroutines {
-		wg.Go(func() { errs[g] = f(g) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
 func sources(l rivals.Limiter) map[hybridlimit.Source]int64 {
 	if s, ok := l.(rivals.Sourced); ok {
 		return s.Sources()
@@ -225,7 +211,7 @@ func meant(before, after map[hybridlimit.Source]int64) float64 {
 func (s subject) fill(ctx context.Context, keys int) error {
 	const goroutines, atOnce = 8, 32
 	_, paced := s.limiter.(rivals.Settler)
-	return spread(goroutines, func(g int) error {
+	return benchkit.Spread(goroutines, func(g int) error {
 		for i := g; i < keys; i += goroutines {
 			if _, err := s.limiter.Decide(ctx, []string{keyName(i)}); err != nil {
 				return err
@@ -236,15 +222,6 @@ func (s subject) fill(ctx context.Context, keys int) error {
 		}
 		return nil
 	})
-}
-
-// cpuTime returns the CPU time of this process.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // heap returns the bytes in use on the heap.

@@ -34,47 +34,40 @@ const (
 )
 
 // musts returns the promises.
-func musts(levels []int) []must {
-	out := []must{
-		{"`Allow`, hot key, 1 goroutine / x/time/rate", cell{ours, hot, 1}, cell{xtimeBare, hot, 1}, "ns/op", 0.32},
-		{"`Handle(key).Allow`, 1 goroutine / x/time/rate", cell{handle, hot, 1}, cell{xtimeBare, hot, 1}, "ns/op", 0.2},
-		{"`Allow`, hot key, 64 goroutines / x/time/rate, 64", cell{ours, hot, 64}, cell{xtimeBare, hot, 64}, "ns/op", 0.6},
-		{"`Allow`, hot key, denied, 1 goroutine / x/time/rate denied", cell{ours, denied, 1}, cell{xtimeBare, denied, 1}, "ns/op", 0.36},
+func musts(levels []int) (all []must) {
+	ratio := func(what, name, to, load string, g int, bound float64) {
+		all = append(all, must{what, cell{name, load, g}, cell{to, load, g}, "ns/op", bound})
 	}
+	ratio("`Allow`, hot key, 1 goroutine / x/time/rate", ours, xtimeBare, hot, 1, 0.32)
+	ratio("`Handle(key).Allow`, 1 goroutine / x/time/rate", handle, xtimeBare, hot, 1, 0.2)
+	ratio("`Allow`, hot key, 64 goroutines / x/time/rate, 64", ours, xtimeBare, hot, 64, 0.6)
+	ratio("`Allow`, hot key, denied, 1 goroutine / x/time/rate denied", ours, xtimeBare, denied, 1, 0.36)
 	for _, g := range levels {
-		out = append(out,
-			must{fmt.Sprintf("`Allow`, Zipf, %s / sync.Map of x/time/rate", goroutines(g)), cell{ours, zipf, g}, cell{xtimeMap, zipf, g}, "ns/op", 0.5},
-			must{fmt.Sprintf("`Allow`, Zipf, %s / sethvargo `Take`", goroutines(g)), cell{ours, zipf, g}, cell{takes, zipf, g}, "ns/op", 0.9},
-		)
+		ratio("`Allow`, Zipf, "+goroutines(g)+" / sync.Map of x/time/rate", ours, xtimeMap, zipf, g, 0.5)
+		ratio("`Allow`, Zipf, "+goroutines(g)+" / sethvargo `Take`", ours, takes, zipf, g, 0.9)
 	}
-	out = append(
-		out,
-		must{"`Allow`, uniform, 1 goroutine / sethvargo `Take`", cell{ours, uniform, 1}, cell{takes, uniform, 1}, "ns/op", 1},
-		must{"`AllowAll` of two limits, hot key, 1 goroutine / `Allow`", cell{both, hot, 1}, cell{ours, hot, 1}, "ns/op", 15},
-		must{"`local`, hot key, 1 goroutine / golang-lru of x/time/rate", cell{alone, hot, 1}, cell{xtimeLRU, hot, 1}, "ns/op", 0.9},
-		must{"`local`, Zipf, 1 goroutine / golang-lru of x/time/rate", cell{alone, zipf, 1}, cell{xtimeLRU, zipf, 1}, "ns/op", 1},
-		must{"`local`, uniform, 1 goroutine / sethvargo `Take`", cell{alone, uniform, 1}, cell{takes, uniform, 1}, "ns/op", 1},
-		must{"`local`, unique keys, 1 goroutine / golang-lru of x/time/rate", cell{alone, churn, 1}, cell{xtimeLRU, churn, 1}, "ns/op", 1.2},
+	ratio("`Allow`, uniform, 1 goroutine / sethvargo `Take`", ours, takes, uniform, 1, 1)
+	ratio("`AllowAll` of two limits, hot key, 1 goroutine / `Allow`", both, ours, hot, 1, 15)
+	ratio("`local`, hot key, 1 goroutine / golang-lru of x/time/rate", alone, xtimeLRU, hot, 1, 0.9)
+	ratio("`local`, Zipf, 1 goroutine / golang-lru of x/time/rate", alone, xtimeLRU, zipf, 1, 1)
+	ratio("`local`, uniform, 1 goroutine / sethvargo `Take`", alone, takes, uniform, 1, 1)
+	ratio("`local`, unique keys, 1 goroutine / golang-lru of x/time/rate", alone, xtimeLRU, churn, 1, 1.2)
+	return append(all,
+		must{what: "allocations of a decision, hot key, `Allow`", a: cell{ours, hot, 1}, unit: "allocs/op"},
+		must{what: "allocations of a decision, hot key, denied", a: cell{ours, denied, 1}, unit: "allocs/op"},
+		must{what: "allocations of a decision, hot key, `Handle`", a: cell{handle, hot, 1}, unit: "allocs/op"},
+		must{what: "allocations of a decision, hot key, `AllowAll`", a: cell{both, hot, 1}, unit: "allocs/op"},
 	)
-	for _, m := range []must{
-		{what: "allocations of a decision, hot key, `Allow`", a: cell{ours, hot, 1}},
-		{what: "allocations of a decision, hot key, denied", a: cell{ours, denied, 1}},
-		{what: "allocations of a decision, hot key, `Handle`", a: cell{handle, hot, 1}},
-		{what: "allocations of a decision, hot key, `AllowAll`", a: cell{both, hot, 1}},
-	} {
-		m.unit = "allocs/op"
-		out = append(out, m)
-	}
-	return out
 }
 
 // mustTable compares the results with the promises.
 func (p page) mustTable() string {
 	var b strings.Builder
-	b.WriteString("| requirement | at most | measured | in single rounds | by CPU time | holds |\n|---|--:|--:|--:|--:|---|\n")
+	b.WriteString("| requirement | at most | measured | in single rounds | by CPU time | holds |\n" +
+		"|---|--:|--:|--:|--:|---|\n")
 	row := func(what string, bound, got float64, digits int, rounds, cpu string) {
 		verdict := "yes"
-		if !(benchkit.Bound{Value: bound, AtMost: true}).Holds(got) {
+		if !benchkit.AtMost(bound).Holds(got) {
 			verdict = "**no**"
 		}
 		fmt.Fprintf(&b, "| %s | %v | %.*f | %s | %s | %s |\n", what, bound, digits, got, rounds, cpu, verdict)
@@ -98,11 +91,13 @@ func (p page) mustTable() string {
 			row(fmt.Sprintf("decisions of the hot key that were not by lease or credit, %s", plain(name)), 0.01, 1-got, 4, "-", "-")
 		}
 	}
-	if got, ok := p.results.key[ours]; ok {
-		row("bytes of memory for a key, of 1 000 000", hybridKeyBytes, got, 0, "measured once", "-")
-	}
-	if got, ok := p.results.key[alone]; ok {
-		row("bytes of memory for a key of `local`, of 1 000 000", localKeyBytes, got, 0, "measured once", "-")
+	for _, key := range []struct {
+		what, name string
+		bound      float64
+	}{{"a key", ours, hybridKeyBytes}, {"a key of `local`", alone, localKeyBytes}} {
+		if got, ok := p.results.key[key.name]; ok {
+			row("bytes of memory for "+key.what+", of 1 000 000", key.bound, got, 0, "measured once", "-")
+		}
 	}
 	return b.String()
 }

@@ -21,31 +21,17 @@ type page struct {
 func newPage(raw []byte) (page, error) {
 	res, err := parse(raw)
 	p := plan{slice: res.slice}
-	seen := func(match func(cell) bool) bool {
-		for c := range res.cells {
-			if match(c) {
-				return true
-			}
-		}
-		return false
-	}
-	for _, r := range everyone {
-		if seen(func(c cell) bool { return c.rival == r.Name }) {
-			p.rivals = append(p.rivals, r)
-		}
-	}
-	for _, w := range workloads {
-		if seen(func(c cell) bool { return c.load == w.Name }) {
-			p.workloads = append(p.workloads, w)
-		}
-	}
-	for c, units := range res.cells {
-		p.rounds = max(p.rounds, len(units["ns/op"]))
+	names, loads := map[string]bool{}, map[string]bool{}
+	for c, row := range res.cells {
+		names[c.rival], loads[c.load] = true, true
+		p.rounds = max(p.rounds, len(row.Rounds))
 		if !slices.Contains(p.goroutines, c.goroutines) {
 			p.goroutines = append(p.goroutines, c.goroutines)
 		}
 	}
 	slices.Sort(p.goroutines)
+	p.rivals = slices.DeleteFunc(slices.Clone(everyone), func(r rivals.Rival) bool { return !names[r.Name] })
+	p.workloads = slices.DeleteFunc(slices.Clone(workloads), func(w workload) bool { return !loads[w.Name] })
 	return page{results: res, plan: p}, err
 }
 
@@ -98,7 +84,7 @@ func (p page) speeds(w workload) string {
 		fmt.Fprintf(&b, "| %s |", strong(r.Name))
 		for _, g := range p.plan.goroutines {
 			c, best := cell{r.Name, w.Name, g}, cell{ours, w.Name, g}
-			m, spread, _ := p.results.median(c, "ns/op")
+			m, spread := p.results.center(c, "ns/op"), p.results.spread(c, "ns/op")
 			ratio := m / p.results.center(best, "ns/op")
 			p99 := micros(p.results.center(c, "p99-ns"))
 			fmt.Fprintf(&b, " %s ±%s | %s | %s |", three(m), percent(spread), times(ratio, r), p99)
@@ -158,7 +144,7 @@ func (p page) who() string {
 func (p page) rows(w workload) []rivals.Rival {
 	var rs []rivals.Rival
 	for _, r := range p.plan.rivals {
-		if len(p.results.cells[cell{r.Name, w.Name, p.plan.goroutines[0]}]) > 0 {
+		if p.results.cells[cell{r.Name, w.Name, p.plan.goroutines[0]}] != nil {
 			rs = append(rs, r)
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -43,7 +42,8 @@ func takesPart(r rivals.Rival, w workload) bool {
 // debts of a million keys to Redis for half a minute, and that would disturb the turns in between.
 func (p plan) measure(ctx context.Context, workers []worker, log io.Writer) ([]byte, error) {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "goos: %s\ngoarch: %s\npkg: github.com/hybridlimit/hybridlimit/bench/compare\ncpu: %s\n", runtime.GOOS, runtime.GOARCH, benchkit.CPU())
+	fmt.Fprintf(&out, "goos: %s\ngoarch: %s\npkg: github.com/hybridlimit/hybridlimit/bench/compare\ncpu: %s\n",
+		runtime.GOOS, runtime.GOARCH, benchkit.CPU())
 	start := time.Now()
 	if err := p.openAll(workers, &out, log, start); err != nil {
 		return nil, err
@@ -120,16 +120,15 @@ func (p plan) openAll(workers []worker, out, log io.Writer, start time.Time) err
 		fmt.Fprintf(log, "%5.0f s  %s is open\n", time.Since(start).Seconds(), r.Name)
 		return nil
 	}
-	errs := make([]error, len(workers))
-	var wg sync.WaitGroup
+	if p.atOnce {
+		return benchkit.Spread(len(workers), open)
+	}
 	for i := range workers {
-		wg.Go(func() { errs[i] = open(i) })
-		if !p.atOnce {
-			wg.Wait()
+		if err := open(i); err != nil {
+			return err
 		}
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return nil
 }
 
 // line formats a turn like go test -bench.

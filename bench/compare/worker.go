@@ -1,13 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -33,7 +32,6 @@ type reply struct {
 	Limit   hybridlimit.Limit
 	// PerKey is the bytes of heap for a key of the workload uniform.
 	PerKey float64
-	Err    string
 }
 
 // worker measures one rival.
@@ -189,36 +187,18 @@ func (b *bench) make(w workload, limit hybridlimit.Limit, name string) (opened, 
 	return o, err
 }
 
-// serve runs the process of one rival. Each request and each reply is a line of JSON.
+// serve runs the process of one rival.
 func serve(ctx context.Context, name string, in io.Reader, out io.Writer) error {
-	r := nothing
-	if name != nothing.Name {
-		var err error
-		if r, err = rivals.Find(name); err != nil {
-			return err
-		}
+	i := slices.IndexFunc(everyone, func(r rivals.Rival) bool { return r.Name == name })
+	if i < 0 {
+		return fmt.Errorf("there is no rival %q", name)
 	}
-	b, err := newBench(ctx, r)
+	b, err := newBench(ctx, everyone[i])
 	if err != nil {
 		return err
 	}
-	dec, enc := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
-	for {
-		var r request
-		switch err := dec.Decode(&r); {
-		case errors.Is(err, io.EOF):
-			return b.Close()
-		case err != nil:
-			return errors.Join(err, b.Close())
-		}
-		answer, err := b.do(r)
-		if err != nil {
-			answer.Err = err.Error()
-		}
-		if err := enc.Encode(answer); err != nil {
-			return errors.Join(err, b.Close())
-		}
-	}
+	err = benchkit.Serve(ctx, in, out, func(_ context.Context, r request) (any, error) { return b.do(r) })
+	return errors.Join(err, b.Close())
 }
 
 // process is a worker in its own process.
@@ -229,32 +209,21 @@ type process struct {
 
 var _ worker = (*process)(nil)
 
-// spawn starts this program again as a worker.
-func spawn(ctx context.Context, r rivals.Rival) (*process, error) {
-	child, err := benchkit.StartChild(ctx, nil, "-worker", r.Name)
-	return &process{r.Name, child}, err
-}
-
 func (p *process) do(r request) (answer reply, err error) {
-	if err := p.Send(r); err != nil {
+	if err := p.Ask(r, &answer); err != nil {
 		return answer, fmt.Errorf("%s: %w", p.name, err)
-	}
-	if err := p.Receive(&answer); err != nil {
-		return answer, fmt.Errorf("%s: %w", p.name, err)
-	}
-	if answer.Err != "" {
-		return answer, fmt.Errorf("%s: %s", p.name, answer.Err)
 	}
 	return answer, nil
 }
 
+// spawnAll starts this program again as a worker of each rival.
 func spawnAll(ctx context.Context, rs []rivals.Rival) (workers []worker, err error) {
 	for _, r := range rs {
-		p, err := spawn(ctx, r)
+		child, err := benchkit.StartChild(ctx, nil, "-worker", r.Name)
 		if err != nil {
 			return workers, err
 		}
-		workers = append(workers, p)
+		workers = append(workers, &process{r.Name, child})
 	}
 	return workers, nil
 }

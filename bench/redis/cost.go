@@ -2,14 +2,19 @@ package main
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"fmt"
+	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -81,12 +86,9 @@ func (s *syncs) batch(ctx context.Context, size int) error {
 // pipeline sends size calls of one op each, like direct calls, in one pipeline.
 func (s *syncs) pipeline(ctx context.Context, size int) error {
 	ops := s.take(size)
-	pipe := s.rdb.Pipeline()
-	for i := range ops {
-		keys, argv := protocol.EncodeBatch(protocol.Envelope{}, ops[i:i+1])
-		pipe.EvalSha(ctx, s.script.SHA, keys, anys(argv)...)
-	}
-	got, err := pipe.Exec(ctx)
+	got, err := pipelined(ctx, s.rdb, s.script, len(ops), func(i int) (keys, argv []string) {
+		return protocol.EncodeBatch(protocol.Envelope{}, ops[i:i+1])
+	})
 	if err != nil {
 		return err
 	}
@@ -98,6 +100,18 @@ func (s *syncs) pipeline(ctx context.Context, size int) error {
 	return nil
 }
 
+// pipelined runs a script n times in one pipeline.
+func pipelined(
+	ctx context.Context, rdb *redis.Client, script lua.Script, n int, encode func(i int) (keys, argv []string),
+) ([]redis.Cmder, error) {
+	pipe := rdb.Pipeline()
+	for i := range n {
+		keys, argv := encode(i)
+		pipe.EvalSha(ctx, script.SHA, keys, anys(argv)...)
+	}
+	return pipe.Exec(ctx)
+}
+
 func anys(texts []string) []any {
 	out := make([]any, len(texts))
 	for i, t := range texts {
@@ -106,86 +120,94 @@ func anys(texts []string) []any {
 	return out
 }
 
-// opCost is the cost of ops of one shape, per op unless noted otherwise.
-type opCost struct {
-	cpu            float64 // µs of Redis, by INFO cpu
-	usec           float64 // µs in the script, by commandstats
-	sent, received float64 // bytes
-	p50, p99       float64 // µs for which one call blocks Redis
-}
-
-// costOf measures send, which sends size ops, until at least the given number of ops is sent.
-func costOf(ctx context.Context, srv *server, w *wire, send func(context.Context, int) error, size, ops int) (c opCost, err error) {
-	if err = srv.admin.ConfigResetStat(ctx).Err(); err != nil {
-		return c, err
-	}
-	wired := w.traffic()
-	cpu, err := srv.cpu(ctx)
-	if err != nil {
-		return c, err
-	}
+// costOf measures send, which sends size ops, until at least the given number of ops is sent. The figures are per op,
+// but p50 and p99 are the µs for which one call blocks Redis.
+func costOf(
+	ctx context.Context, m benchkit.Meter, send func(context.Context, int) error, size, ops int,
+) (benchkit.Figures, error) {
 	sent := 0
-	for ; sent < ops; sent += size {
-		if err := send(ctx, size); err != nil {
-			return c, err
+	s, err := m.Commands(ctx, func() error {
+		for ; sent < ops; sent += size {
+			if err := send(ctx, size); err != nil {
+				return err
+			}
 		}
-	}
-	cpu2, err := srv.cpu(ctx)
+		return nil
+	})
 	if err != nil {
-		return c, err
-	}
-	commands, err := srv.commands(ctx)
-	if err != nil {
-		return c, err
-	}
-	n, went := float64(sent), w.traffic().since(wired)
-	c.cpu = float64((cpu2 - cpu).Nanoseconds()) / 1000 / n
-	c.usec = commands["evalsha"]["usec"] / n
-	c.sent, c.received = float64(went.sent)/n, float64(went.received)/n
-	c.p50, c.p99, err = srv.blocked(ctx, "evalsha")
-	return c, err
-}
-
-// costRow has the figures of one size: as a batch, and as a pipeline of single ops.
-type costRow struct {
-	size            int
-	batch, pipeline series[opCost]
-}
-
-// costs measures all sizes in interleaved rounds. ops is the number of ops per shape and round.
-func costs(ctx context.Context, srv *server, rounds, ops int) ([]costRow, error) {
-	if err := srv.wipe(ctx); err != nil {
 		return nil, err
 	}
-	w := new(wire)
-	rdb := srv.client(w)
+	f := s.Per(float64(sent))
+	f["p50"], f["p99"], err = m.Redis.Blocked(ctx, "evalsha")
+	return f, err
+}
+
+// ops measures all sizes in interleaved rounds: as a batch, and alone, which is as a pipeline of single ops.
+func (r *results) ops(ctx context.Context, srv *benchkit.Redis) error {
+	m := benchkit.Meter{Redis: srv, Wire: new(benchkit.Wire)}
+	rdb := srv.Client(m.Wire)
 	defer rdb.Close()
 	if err := rdb.ScriptLoad(ctx, lua.Batch.Source).Err(); err != nil {
-		return nil, err
+		return err
 	}
 	s := newSyncs(rdb, lua.Batch, costKeys)
 	for range costKeys / 128 { // creates the states
 		if err := s.batch(ctx, 128); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	rows := make([]costRow, len(sizes))
-	for round := range rounds {
-		for i := range sizes {
-			at := (i + round) % len(sizes) // no size is always the first
-			r := &rows[at]
-			r.size = sizes[at]
-			for _, shape := range []struct {
-				send func(context.Context, int) error
-				to   *series[opCost]
-			}{{s.batch, &r.batch}, {s.pipeline, &r.pipeline}} {
-				c, err := costOf(ctx, srv, w, shape.send, r.size, ops)
-				if err != nil {
-					return nil, fmt.Errorf("batches of %s: %w", strconv.Itoa(r.size), err)
-				}
-				*shape.to = append(*shape.to, c)
+	return benchkit.Turns(0, r.scale.rounds, len(sizes), func(_, i int) error {
+		f, err := costOf(ctx, m, s.batch, sizes[i], r.scale.costOps)
+		if err != nil {
+			return fmt.Errorf("batches of %d: %w", sizes[i], err)
+		}
+		alone, err := costOf(ctx, m, s.pipeline, sizes[i], r.scale.costOps)
+		for name, v := range alone {
+			f["alone "+name] = v
+		}
+		r.Add("op", "", strconv.Itoa(sizes[i]), f)
+		return err
+	})
+}
+
+// against compares the batch script of this tree with the script in a file, in rounds that alternate. It shows whether
+// a change of the Lua code is worth it. Both scripts work on the same keys, so they must understand each other's
+// states.
+func against(ctx context.Context, srv *benchkit.Redis, file string, rounds, ops int) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	sum := sha1.Sum(text)
+	scripts := []lua.Script{{Source: string(text), SHA: hex.EncodeToString(sum[:])}, lua.Batch}
+	m := benchkit.Meter{Redis: srv, Wire: new(benchkit.Wire)}
+	rdb := srv.Client(m.Wire)
+	defer rdb.Close()
+	all := make([]*syncs, len(scripts))
+	for i, script := range scripts {
+		if err := rdb.ScriptLoad(ctx, script.Source).Err(); err != nil {
+			return "", err
+		}
+		all[i] = newSyncs(rdb, script, costKeys)
+		all[i].env.Key += script.SHA
+	}
+	var b strings.Builder
+	benchkit.Head(&b, 0, "ops in the batch", file+": µs/op of Redis, in the script", "this tree", "ratio")
+	for _, size := range []int{1, 8, 64} {
+		got := make([]benchkit.Row, len(scripts))
+		if err := benchkit.Turns(0, rounds, len(scripts), func(round, i int) error {
+			f, err := costOf(ctx, m, all[i].batch, size, ops*size/(size+3)) // fewer of single ops, which cost more
+			if round > 0 {                                                  // the first round creates the states
+				got[i].Rounds = append(got[i].Rounds, f)
 			}
+			return err
+		}); err != nil {
+			return "", err
 		}
+		cpu, script := got[0].Median("cpu"), got[0].Median("script")
+		cpu2, script2 := got[1].Median("cpu"), got[1].Median("script")
+		fmt.Fprintf(&b, "| %d | %.2f, %.2f | %.2f, %.2f | %.3f, %.3f |\n", size,
+			cpu, script, cpu2, script2, cpu2/cpu, script2/script)
 	}
-	return rows, nil
+	return b.String(), nil
 }

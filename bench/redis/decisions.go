@@ -3,100 +3,64 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
-
-// perDecision is the cost of a decision under one load.
-type perDecision struct {
-	perSecond      float64 // decisions
-	messages       float64 // top-level commands
-	inner          float64 // commands that scripts call
-	cpu            float64 // µs of Redis
-	sent, received float64 // bytes
-	fails          float64 // errors
-}
-
-// decisionRow has the figures of a limiter under a load.
-type decisionRow struct {
-	name, load string
-	cost       series[perDecision]
-	took       *hdrhistogram.Histogram // ns of single calls in all rounds; nil: not measured
-	single     series[oneCaller]       // empty: not measured
-	storms     series[storm]           // empty: not measured
-}
 
 // subject is a target with its load.
 type subject struct {
 	target
-	srv  *server
-	wire *wire
-	loads
+	benchkit.Meter
+	name, load string
+	rings      []keyring
+	paced      int                     // calls a second; 0: without a pause
+	timed      bool                    // single calls are timed as well, at scale.timing calls a second
+	single     bool                    // the load of one caller is measured as well, and storms
+	took       *hdrhistogram.Histogram // ns of the timed calls in all rounds
 }
 
-type loads struct {
-	row    *decisionRow
-	rings  []keyring
-	paced  int  // calls a second; 0: without a pause
-	timing int  // calls a second while single calls are timed; 0: not timed
-	single bool // the load of one caller is measured as well, and storms
-}
-
-// measure runs the load of a subject for a while.
-func (s *subject) measure(ctx context.Context, lasts time.Duration) error {
-	srv := s.srv
-	calls, err := srv.calls(ctx)
-	if err != nil {
-		return err
+// measure runs the load of a subject for a while. Rounds before 0 do not count.
+func (r *results) measure(ctx context.Context, round int, s *subject) error {
+	add := func(table string, f benchkit.Figures) {
+		if round >= 0 {
+			r.Add(table, s.load, s.name, f)
+		}
 	}
-	cpu, err := srv.cpu(ctx)
-	if err != nil {
-		return err
-	}
-	wired := s.wire.traffic()
+	lasts, took := r.scale.lasts, newHistogram()
 	var got counted
-	if s.paced > 0 {
-		got = pace(ctx, s.target, s.rings, s.paced, lasts, newHistogram())
-	} else {
-		got = flood(ctx, s.target, s.rings, lasts)
-	}
-	went := s.wire.traffic().since(wired)
-	cpu2, err := srv.cpu(ctx)
-	if err != nil {
-		return err
-	}
-	calls2, err := srv.calls(ctx)
-	if err != nil {
-		return err
-	}
-	n := float64(got.decisions)
-	s.row.cost = append(s.row.cost, perDecision{
-		perSecond: n / got.took.Seconds(),
-		messages:  float64(went.messages) / n,
-		inner:     float64(max(0, calls2-calls-went.messages)) / n,
-		cpu:       float64((cpu2 - cpu).Nanoseconds()) / 1000 / n,
-		sent:      float64(went.sent) / n, received: float64(went.received) / n,
-		fails: float64(got.fails) / n,
+	spent, err := s.Commands(ctx, func() error {
+		if s.paced > 0 {
+			return pace(ctx, s.target, s.rings, s.paced, lasts, &got, took)
+		}
+		return flood(ctx, s.target, s.rings, lasts, &got)
 	})
-	if s.timing > 0 {
-		pace(ctx, s.target, s.rings, s.timing, lasts, s.row.took)
+	if err != nil {
+		return err
 	}
-	if s.single {
-		one, err := single(ctx, s.target, s.rings[0], lasts)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.row.name, err)
+	n := float64(got.decisions.Load())
+	cost := spent.Per(n)
+	cost["perSecond"], cost["fails"] = n/spent.Wall.Seconds(), float64(got.fails.Load())/n
+	add("decision", cost)
+	if s.timed {
+		if round >= 0 {
+			took = s.took
 		}
-		s.row.single = append(s.row.single, one)
-		forgot, err := s.storm(ctx)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.row.name, err)
-		}
-		s.row.storms = append(s.row.storms, forgot)
+		return pace(ctx, s.target, s.rings, r.scale.timing, lasts, new(counted), took)
 	}
-	return nil
+	if !s.single {
+		return nil
+	}
+	one, err := single(ctx, s.target, s.rings[0], lasts)
+	if err != nil {
+		return err
+	}
+	add("single", one)
+	forgot, err := storm(ctx, s.Meter, s.target, s.rings)
+	add("storm", forgot)
+	return err
 }
 
 // hotRate is the limit of the hot key, which no limiter reaches. tailRate is the limit of each of many keys. The most
@@ -107,64 +71,65 @@ const (
 	ownRate  = 1000
 )
 
-// onOwnKeys is the load on keys that only one goroutine uses.
-var onOwnKeys = thousands(ownKeys) + " keys"
+// onHotKey and onOwnKeys are the loads on one key, and on keys that only one goroutine uses.
+var (
+	onHotKey  = "one hot key"
+	onOwnKeys = benchkit.Whole(ownKeys) + " keys"
+)
 
-// decisions measures all kinds in interleaved rounds. timing is the number of calls a second while single calls are
-// timed. paced is the number of calls a second of the slower load on many keys.
-func decisions(ctx context.Context, srv *server, rounds int, lasts time.Duration, timing, paced int) ([]*decisionRow, error) {
-	if err := srv.wipe(ctx); err != nil {
-		return nil, err
-	}
-	var all subjects
-	defer func() { all.close() }()
+// decisions measures all kinds in interleaved rounds, and then those that ask Redis for each decision. Each of these has
+// its own Redis, so that it does not pay for the states of others that expire, or for their messages after a round.
+func (r *results) decisions(ctx context.Context, srv *benchkit.Redis) error {
+	rings, paced := zipf(), r.scale.paced
+	many := fmt.Sprintf("Zipf, %s keys", benchkit.Whole(zipfKeys))
+	var all, exact subjects
+	defer func() { all.close(); exact.close() }()
 	for _, k := range kinds {
-		if err := all.add(ctx, srv, k, "one hot key", hotRate, loads{rings: hot(), timing: timing}); err != nil {
-			return nil, err
+		hot := &subject{name: k.name, load: onHotKey, rings: hot(), timed: true, took: newHistogram()}
+		if err := all.add(ctx, srv, k, hotRate, hot); err != nil {
+			return err
 		}
 	}
-	rings := zipf()
-	for _, l := range []loads{{rings: rings}, {rings: rings, paced: paced}} {
-		load := fmt.Sprintf("Zipf, %s keys", thousands(zipfKeys))
-		if l.paced > 0 {
-			load += fmt.Sprintf(", %s/s", thousands(int64(l.paced)))
-		}
-		if err := all.add(ctx, srv, kinds[0], load, tailRate, l); err != nil {
-			return nil, err
+	for _, s := range []*subject{
+		{load: many, rings: rings},
+		{load: fmt.Sprintf("%s, %s/s", many, benchkit.Whole(float64(paced))), rings: rings, paced: paced},
+	} {
+		if err := all.add(ctx, srv, kinds[0], tailRate, s); err != nil {
+			return err
 		}
 	}
-	return all.measure(ctx, rounds, lasts)
-}
-
-// exact measures limiters that ask Redis for each decision, in interleaved rounds. Each has its own Redis, so that it
-// does not pay for the states of others that expire, or for their messages after a round.
-func exact(ctx context.Context, rounds int, lasts time.Duration) ([]*decisionRow, error) {
-	var all subjects
-	defer func() { all.close() }()
+	if err := r.turns(ctx, all); err != nil {
+		return err
+	}
+	for _, s := range all {
+		if s.timed {
+			r.Add("timed", s.load, s.name, quantiles(s.took))
+		}
+	}
+	all.close() // so that they do not disturb those that follow
+	all = nil
 	for _, k := range []kind{{"global", newGlobal}, {"redis_rate", newRedisRate}} {
-		srv, err := startServer()
+		srv, err := benchkit.StartRedis()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		defer srv.close()
-		if err := all.add(ctx, srv, k, onOwnKeys, ownRate, loads{rings: own(), single: true}); err != nil {
-			return nil, err
+		defer srv.Close()
+		if err := exact.add(ctx, srv, k, ownRate, &subject{load: onOwnKeys, rings: own(), single: true}); err != nil {
+			return err
 		}
 	}
-	return all.measure(ctx, rounds, lasts)
+	return r.turns(ctx, exact)
 }
 
 // subjects are compared with each other.
 type subjects []*subject
 
-func (all *subjects) add(ctx context.Context, srv *server, k kind, load string, rate int64, l loads) error {
-	w := new(wire)
-	t, err := k.make(ctx, srv, w, hybridlimit.PerSecond(rate))
-	if err != nil {
+func (all *subjects) add(ctx context.Context, srv *benchkit.Redis, k kind, rate int64, s *subject) (err error) {
+	s.name, s.Meter = k.name, benchkit.Meter{Redis: srv, Wire: new(benchkit.Wire)}
+	if s.target, err = k.make(ctx, srv.Addr, s.Wire, hybridlimit.PerSecond(rate)); err != nil {
 		return fmt.Errorf("%s: %w", k.name, err)
 	}
-	l.row = &decisionRow{name: k.name, load: load, took: newHistogram()}
-	*all = append(*all, &subject{t, srv, w, l})
+	*all = append(*all, s)
 	return nil
 }
 
@@ -174,22 +139,12 @@ func (all subjects) close() {
 	}
 }
 
-// measure returns the rows of the subjects, in their order.
-func (all subjects) measure(ctx context.Context, rounds int, lasts time.Duration) (rows []*decisionRow, err error) {
-	for round := -1; round < rounds; round++ { // round -1 warms up: connections, scripts, keys
-		for i := range all {
-			s := all[(i+max(round, 0))%len(all)]
-			if err := s.measure(ctx, lasts); err != nil {
-				return nil, err
-			}
-			if round < 0 {
-				s.row.cost, s.row.single, s.row.storms = nil, nil, nil
-				s.row.took.Reset()
-			}
+// turns measures the subjects. The first round warms up: connections, scripts, keys.
+func (r *results) turns(ctx context.Context, all subjects) error {
+	return benchkit.Turns(-1, r.scale.rounds, len(all), func(round, i int) error {
+		if err := r.measure(ctx, round, all[i]); err != nil {
+			return fmt.Errorf("%s: %w", all[i].name, err)
 		}
-	}
-	for _, s := range all {
-		rows = append(rows, s.row)
-	}
-	return rows, nil
+		return nil
+	})
 }

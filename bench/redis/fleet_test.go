@@ -24,12 +24,9 @@ func TestMemberEndsWithItsParent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var a turned
-	if err := p.Send(membership{Kind: "redis_rate", Addr: srv.addr, Of: 1, Keys: 10, Limit: hybridlimit.PerMinute(100)}); err != nil {
+	place := membership{Kind: "redis_rate", Addr: srv.Addr, Of: 1, Keys: 10, Limit: hybridlimit.PerMinute(100)}
+	if err := p.Ask(order{Join: &place}, nil); err != nil {
 		t.Error(err)
-	}
-	if err := p.Receive(&a); err != nil || a.Err != "" {
-		t.Errorf("%+v, %v", a, err)
 	}
 	if err := p.Send(order{PerSecond: 1, Lasts: time.Hour}); err != nil {
 		t.Error(err)
@@ -43,7 +40,11 @@ func TestMemberEndsWithItsParent(t *testing.T) {
 func TestMemberMain(t *testing.T) {
 	t.Parallel()
 	srv := testServer(t)
-	member := func(lines ...any) (answers []turned, err error) {
+	type answer struct {
+		Reply turned
+		Err   string
+	}
+	member := func(lines ...any) (answers []answer, err error) {
 		fromParent, toMember := io.Pipe()
 		fromMember, toParent := io.Pipe()
 		ended := make(chan error, 1)
@@ -58,7 +59,7 @@ func TestMemberMain(t *testing.T) {
 			if err := enc.Encode(line); err != nil {
 				break // it has ended
 			}
-			var a turned
+			var a answer
 			if err := dec.Decode(&a); err != nil {
 				break
 			}
@@ -67,19 +68,24 @@ func TestMemberMain(t *testing.T) {
 		toMember.Close()
 		return answers, <-ended
 	}
-	alone := membership{Kind: "redis_rate", Addr: srv.addr, Of: 1, Keys: 10, Limit: hybridlimit.PerMinute(100)}
+	place := membership{Kind: "redis_rate", Addr: srv.Addr, Of: 1, Keys: 10, Limit: hybridlimit.PerMinute(100)}
+	alone := order{Join: &place}
 	turn := order{Turn: 3, PerSecond: 500, Lasts: 50 * time.Millisecond}
 	answers, err := member(alone, turn, turn)
-	if err != nil || len(answers) != 3 || answers[0].Calls != 0 || answers[1].Calls < 1 || answers[1].Calls != answers[2].Calls {
-		t.Errorf("%+v, %v", answers, err)
+	if err != nil || len(answers) != 3 || answers[0].Reply.Calls != 0 || answers[1].Reply.Calls < 1 ||
+		answers[1].Reply.Calls != answers[2].Reply.Calls {
+		t.Fatalf("%+v, %v", answers, err)
 	}
 	// Keys and times are those of the turn and of the member.
-	other := alone
-	other.Number = 1
-	if more, err := member(other, turn); err != nil || len(more) != 2 || len(answers) == 3 && more[1].Calls == answers[1].Calls && more[1].Sent == answers[1].Sent {
+	second := place
+	second.Number = 1
+	more, err := member(order{Join: &second}, turn)
+	if err != nil || len(more) != 2 || more[1].Reply.Calls == answers[1].Reply.Calls &&
+		more[1].Reply.Spent.Sent == answers[1].Reply.Spent.Sent {
 		t.Errorf("another member does the same: %+v, %v", more, err)
 	}
-	if answers, err := member(membership{Kind: "nobody", Limit: hybridlimit.PerMinute(100)}); err != nil || len(answers) != 1 || !strings.Contains(answers[0].Err, "nobody") {
+	nobody := membership{Kind: "nobody", Limit: hybridlimit.PerMinute(100)}
+	if answers, err := member(order{Join: &nobody}); err != nil || len(answers) != 1 || !strings.Contains(answers[0].Err, "nobody") {
 		t.Errorf("an unknown limiter: %+v, %v", answers, err)
 	}
 	if _, err := member("no membership"); err == nil {
@@ -99,7 +105,7 @@ func TestOptions(t *testing.T) {
 	}
 	srv := testServer(t)
 	r, err := options{size: tiny, only: []string{"survival"}}.measure(t.Context(), srv)
-	if err != nil || len(r.survival) == 0 || len(r.decisions) > 0 {
+	if err != nil || len(r.Of("survival")) == 0 || len(r.Of("decision")) > 0 {
 		t.Errorf("-only survival: %+v, %v", r, err)
 	}
 	page := r.page()

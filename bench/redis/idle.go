@@ -2,122 +2,204 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
-	"syscall"
+	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/groups"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
+	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// ownCPU returns the CPU time of this process, user and system together.
-func ownCPU() (time.Duration, error) {
-	var r syscall.Rusage
-	err := syscall.Getrusage(syscall.RUSAGE_SELF, &r)
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), err
-}
+// idleLimiter is the row of the limiter that gets no calls.
+const idleLimiter = "idle limiter"
 
-// idling has the figures of a second without a decision.
-type idling struct {
-	process, redis float64 // CPU, µs
-	messages       float64
-}
-
-// idleRows has the figures without a limiter, and with one that holds keys.
-type idleRows struct {
-	keys          int
-	without, with series[idling]
-}
-
-// idle measures the cost of a limiter that holds keys and gets no calls: as
-// many seconds before the limiter is made as after.
-func idle(ctx context.Context, srv *server, rounds, keys int, settle time.Duration) (rows idleRows, err error) {
-	if err = srv.wipe(ctx); err != nil {
-		return rows, err
+// idle measures the cost of a limiter that holds keys and gets no calls: as many seconds before the limiter is made as
+// after.
+func (r *results) idle(ctx context.Context, srv *benchkit.Redis) error {
+	m := benchkit.Meter{Redis: srv, Wire: new(benchkit.Wire)}
+	rdb := srv.Client(m.Wire)
+	if err := errors.Join(rdb.Ping(ctx).Err(), r.seconds(ctx, "no limiter", 0, m)); err != nil {
+		return err
 	}
-	w := new(wire)
-	rdb := srv.client(w)
-	defer rdb.Close()
-	if err = rdb.Ping(ctx).Err(); err != nil {
-		return rows, err
-	}
-	if rows.without, err = seconds(ctx, srv, w, rounds); err != nil {
-		return rows, err
-	}
-	l, err := hybrid.New(rdb, hybridlimit.PerSecond(1000), patient(hybrid.Config{Name: "idle", MaxKeys: 2 * keys}))
+	keys := r.scale.idleKeys
+	c, err := onRedis(ctx, rdb, "idle", hybridlimit.PerSecond(1000), 2*keys)
 	if err != nil {
-		return rows, err
+		return err
 	}
-	defer l.Close()
-	if err = settled(ctx, l); err != nil {
-		return rows, err
+	defer c.close()
+	if err := c.useAll(ctx, fresh(0, keys)); err != nil {
+		return err
 	}
-	if err = fill(ctx, l, "idle", keys); err != nil {
-		return rows, err
-	}
-	time.Sleep(settle) // until nothing is owed and leases have ended
-	rows.keys = l.Stats().Keys
-	rows.with, err = seconds(ctx, srv, w, rounds)
-	return rows, err
+	time.Sleep(r.scale.settle) // until nothing is owed and leases have ended
+	return r.seconds(ctx, idleLimiter, c.stats().Keys, m)
 }
 
 // patient adapts a configuration to a shared machine: no call times out, and the breaker stays closed.
 func patient(c hybrid.Config) hybrid.Config {
-	c.MaxWait = 10 * time.Second
-	c.Hub.SyncTimeout, c.Hub.Breaker.Failures, c.Hub.Breaker.FailureRatio, c.Hub.Breaker.SlowCall = 10*time.Second, 1<<20, -1, -1
-	c.Hub.Logger = quiet
+	c.MaxWait, c.Hub.SyncTimeout, c.Hub.Logger = 10*time.Second, 10*time.Second, quiet
+	c.Hub.Breaker.Failures, c.Hub.Breaker.FailureRatio, c.Hub.Breaker.SlowCall = 1<<20, -1, -1
 	return c
 }
 
-// fill asks once for each of many keys, from enough goroutines to keep Redis busy.
-func fill(ctx context.Context, l hybridlimit.Limiter, prefix string, keys int) error {
-	const at = 512
-	errs := make(chan error, at)
-	var wg sync.WaitGroup
-	for g := range at {
-		wg.Go(func() {
-			for i := g; i < keys; i += at {
-				if _, err := l.Allow(ctx, fmt.Sprintf("%s-%012d", prefix, i)); err != nil {
-					errs <- err
-					return
-				}
-			}
+// seconds adds the figures of seconds without a decision.
+func (r *results) seconds(ctx context.Context, name string, keys int, m benchkit.Meter) error {
+	for range r.scale.rounds {
+		s, err := m.Spent(ctx, func() error {
+			time.Sleep(time.Second)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		r.Add("idle", "", name, benchkit.Figures{
+			"process": float64(s.Process.Microseconds()) / 1000, "redis": float64(s.Redis.Microseconds()) / 1000, // ms
+			"messages": float64(s.Messages), "keys": float64(keys),
 		})
 	}
-	wg.Wait()
-	select {
-	case err := <-errs:
-		return err
-	default:
-		return nil
-	}
+	return nil
 }
 
-func seconds(ctx context.Context, srv *server, w *wire, rounds int) (out series[idling], err error) {
-	for range rounds {
-		redis, err := srv.cpu(ctx)
-		if err != nil {
-			return out, err
-		}
-		own, err := ownCPU()
-		if err != nil {
-			return out, err
-		}
-		before := w.traffic()
-		time.Sleep(time.Second)
-		own2, err := ownCPU()
-		if err != nil {
-			return out, err
-		}
-		redis2, err := srv.cpu(ctx)
-		if err != nil {
-			return out, err
-		}
-		out = append(out, idling{
-			process: float64((own2 - own).Microseconds()), redis: float64((redis2 - redis).Microseconds()),
-			messages: float64(w.traffic().since(before).messages),
-		})
+// beatProcesses is the number of processes whose heartbeats are measured.
+const beatProcesses = 1000
+
+// beatFleets are the measured fleets. All groups of a fleet share a limiter.
+var beatFleets = []struct{ limiters, groups int }{{1, 1}, {30, 1}, {100, 1}, {100, 10}}
+
+// heartbeats measures their cost for Redis in fleets of beatProcesses, by rounds of one heartbeat of each process, and
+// the messages of an idle hub.
+func (r *results) heartbeats(ctx context.Context, srv *benchkit.Redis) error {
+	rdb := srv.Client(nil)
+	defer rdb.Close()
+	if err := rdb.ScriptLoad(ctx, lua.Fleet.Source).Err(); err != nil {
+		return err
 	}
-	return out, nil
+	var fleets []*beating
+	for i, f := range beatFleets {
+		b, err := startBeating(ctx, rdb, fmt.Sprint("fleet", i), f.limiters, f.groups)
+		if err != nil {
+			return err
+		}
+		fleets = append(fleets, b)
+	}
+	if err := benchkit.Turns(0, r.scale.rounds, len(fleets), func(_, i int) error {
+		f, err := fleets[i].measure(ctx, srv)
+		if err == nil {
+			f["groups"] = float64(beatFleets[i].groups)
+			r.Add("beat", fmt.Sprint(beatFleets[i].groups), fmt.Sprint(beatFleets[i].limiters), f)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	for i, row := range r.Of("beat") {
+		messages, err := idleMessages(ctx, srv, beatFleets[i].limiters, r.scale.beats)
+		if err != nil {
+			return err
+		}
+		for _, f := range row.Rounds {
+			f["messages"] = messages
+			f["core"] = f["cpu"] * messages * beatProcesses / 1e6
+		}
+	}
+	return nil
+}
+
+// beating is a fleet whose processes know the groups, and the names of the settings.
+type beating struct {
+	rdb    *redis.Client
+	pulses []protocol.Pulse // by process
+}
+
+func startBeating(ctx context.Context, rdb *redis.Client, prefix string, limiters, parts int) (*beating, error) {
+	names := lua.Names{Prefix: prefix, Tags: lua.DefaultTags}
+	var ids, texts, keys []string
+	for g := range parts {
+		var of []string
+		for i := range limiters - 1 {
+			of = append(of, fmt.Sprint("limiter-", g, "-", i))
+		}
+		of = append(of, "shared")
+		id := groups.ID(of)
+		ids, texts, keys = append(ids, id), append(texts, groups.Text(of)), append(keys, names.Group(id))
+	}
+	b := &beating{rdb: rdb}
+	for i := range beatProcesses {
+		g := i % parts
+		p := protocol.Pulse{
+			Group: keys[g], Directory: names.Groups(), Changed: names.Changed(), Names: names.GroupNames(ids[g]),
+			Wanted: names.Wanted(), ID: ids[g], Text: texts[g], Process: fmt.Sprintf("%032d", i),
+			Expiry: protocol.MaxExpiry, TTL: 24 * time.Hour,
+		}
+		p.Others = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key == keys[g] })
+		b.pulses = append(b.pulses, p)
+	}
+	if err := b.all(ctx); err != nil { // they join, and tell their names
+		return nil, err
+	}
+	return b, b.all(ctx) // they learn the directory
+}
+
+// all sends a heartbeat of each process, and notes the answers.
+func (b *beating) all(ctx context.Context) error {
+	got, err := pipelined(ctx, b.rdb, lua.Fleet, len(b.pulses), func(i int) (keys, argv []string) {
+		return protocol.EncodePulse(b.pulses[i])
+	})
+	if err != nil {
+		return err
+	}
+	for i := range b.pulses {
+		beat, err := protocol.DecodeBeat(got[i].(*redis.Cmd).Val(), b.pulses[i])
+		if err != nil {
+			return err
+		}
+		b.pulses[i].Version, b.pulses[i].Text = beat.Version, ""
+	}
+	return nil
+}
+
+// measure returns the cost of a heartbeat.
+func (b *beating) measure(ctx context.Context, srv *benchkit.Redis) (benchkit.Figures, error) {
+	const turns, beats = 3, 3 * beatProcesses
+	s, err := benchkit.Meter{Redis: srv}.Commands(ctx, func() error {
+		for range turns {
+			if err := b.all(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && s.Scripts != beats {
+		err = fmt.Errorf("%d heartbeats, want %d", s.Scripts, beats)
+	}
+	return s.Per(beats), err
+}
+
+// idleMessages returns the number of messages a second of an idle hub with limiters.
+func idleMessages(ctx context.Context, srv *benchkit.Redis, limiters int, lasts time.Duration) (float64, error) {
+	rdb := srv.Client(nil)
+	defer rdb.Close()
+	h, err := hybrid.NewHub(rdb, patient(hybrid.Config{Hub: hybrid.HubConfig{Prefix: "idle"}}).Hub)
+	if err != nil {
+		return 0, err
+	}
+	defer h.Close()
+	for i := range limiters {
+		if _, err := h.Limiter(hybridlimit.PerSecond(1000), hybrid.Config{Name: fmt.Sprint("limiter-", i)}); err != nil {
+			return 0, err
+		}
+	}
+	if err := h.Ready(ctx); err != nil {
+		return 0, err
+	}
+	time.Sleep(500 * time.Millisecond) // between two heartbeats
+	before := h.Stats().Messages
+	time.Sleep(lasts)
+	return float64(h.Stats().Messages-before) / lasts.Seconds(), nil
 }

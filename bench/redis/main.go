@@ -16,7 +16,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +34,7 @@ type scale struct {
 	rounds                             int
 	costOps                            int           // per round and shape
 	lasts                              time.Duration // duration of a load in a round
-	timing, paced                      int           // calls a second: while single calls are timed, and of the slow load on many keys
+	timing, paced                      int           // calls a second: while single calls are timed, and of the slow load
 	idleKeys                           int
 	settle                             time.Duration
 	beats                              time.Duration // for which the messages of an idle hub are counted
@@ -54,26 +54,22 @@ var whole = scale{
 
 // fleetLoads returns the loads of fleets, or a part of them: keys, calls and times divided.
 func fleetLoads(part int) []fleetSize {
-	services := kindsOf("hybrid", "global", "redis_rate")
-	second := func(s float64) time.Duration { return time.Duration(s*float64(time.Second)) / time.Duration(part) }
-	service := fleetSize{members: 3, keys: 10_000 / part, limit: hybridlimit.PerSecond(100), kinds: services, perSecond: 2000 / part, lasts: second(2), settle: second(0.5)}
-	with := func(name string, change func(*fleetSize)) fleetSize {
-		load := service
-		load.name = name
-		change(&load)
-		return load
+	services, second, ms := kindsOf("hybrid", "global", "redis_rate"), time.Second, time.Millisecond
+	limit := hybridlimit.PerSecond(100)
+	loads := []fleetSize{
+		{"2000 calls a second", modeKinds, limit, false, false, 3, 10_000, 2000, 2 * second, 500 * ms},
+		{"500 calls a second", services, limit, false, false, 3, 10_000, 500, 3 * second, 500 * ms},
+		{"20 000 calls a second", services, limit, false, false, 3, 10_000, 20_000, second, 500 * ms},
+		{"Zipf", services, limit, true, false, 3, 10_000, 2000, 2 * second, 500 * ms},
+		{"two limits", services, limit, false, true, 3, 10_000, 2000, 2 * second, 500 * ms},
+		{"few calls", services, hybridlimit.PerMinute(100), false, false, 10, 50_000, 2500, 3 * second, 1500 * ms},
 	}
-	return []fleetSize{
-		with("2000 calls a second", func(l *fleetSize) { l.kinds = modeKinds }),
-		with("500 calls a second", func(l *fleetSize) { l.perSecond, l.lasts = 500/part, second(3) }),
-		with("20 000 calls a second", func(l *fleetSize) { l.perSecond, l.lasts = 20_000/part, second(1) }),
-		with("Zipf", func(l *fleetSize) { l.zipf = true }),
-		with("two limits", func(l *fleetSize) { l.two = true }),
-		{
-			name: "few calls", kinds: services, members: 10, keys: 50_000 / part, limit: hybridlimit.PerMinute(100), perSecond: 2500 / part,
-			lasts: second(3), settle: second(1.5),
-		},
+	for i := range loads {
+		l := &loads[i]
+		l.keys, l.perSecond = l.keys/part, l.perSecond/part
+		l.lasts, l.settle = l.lasts/time.Duration(part), l.settle/time.Duration(part)
 	}
+	return loads
 }
 
 // short is a scale for a look during development. Its fleets make fewer calls, so
@@ -86,18 +82,15 @@ var short = scale{
 	fleets: fleetLoads(2), fleetRounds: 2,
 }
 
-// results has the figures of the page. Those of sections that were not measured are zero.
+// results has the figures of the page: the rows of the sections that were measured.
 type results struct {
-	scale     scale
-	machine   machine
-	costs     []costRow
-	idle      idleRows
-	beats     []*beatRow
-	decisions []*decisionRow
-	survival  []survivalRow
-	churn     []churnRow
-	fleets    []*fleetTable
+	benchkit.Results
+	scale   scale
+	machine machine
 }
+
+// machine describes the machine, and the versions of Redis and of the compared modules.
+type machine struct{ about, loadBefore, loadAfter, modules string }
 
 // options are the flags.
 type options struct {
@@ -112,8 +105,10 @@ func main() {
 	old := flag.String("against", "", "compare the script of batches with the one in this `file`, and exit")
 	write := flag.String("write", "", "also write the page to this `file`")
 	brief := flag.Bool("short", false, "measure less, for a look")
-	only := flag.String("only", "", "measure only these `sections`, separated by commas: "+strings.Join(sectionNames(), ", "))
-	rounds := flag.Int("rounds", 0, fmt.Sprintf("number of interleaved rounds; 0: %d, with -short %d", whole.rounds, short.rounds))
+	only := flag.String("only", "",
+		"measure only these `sections`, separated by commas: "+strings.Join(sectionNames(), ", "))
+	rounds := flag.Int("rounds", 0,
+		fmt.Sprintf("number of interleaved rounds; 0: %d, with -short %d", whole.rounds, short.rounds))
 	load := flag.String("load", "", "of the section fleets, measure only loads with this `text` in their names")
 	flag.Parse()
 	if *dump {
@@ -127,14 +122,13 @@ func main() {
 	if *rounds > 0 {
 		o.size.rounds, o.size.fleetRounds = *rounds, *rounds
 	}
-	o.size.fleets = slices.DeleteFunc(slices.Clone(o.size.fleets), func(f fleetSize) bool { return !strings.Contains(f.name, *load) })
+	o.size.fleets = slices.DeleteFunc(slices.Clone(o.size.fleets), func(f fleetSize) bool {
+		return !strings.Contains(f.name, *load)
+	})
 	if *only != "" {
 		o.only = strings.Split(*only, ",")
 	}
-	if err := o.run(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "redis:", err)
-		os.Exit(1)
-	}
+	benchkit.Main("redis", o.run)
 }
 
 func (o options) run(ctx context.Context) error {
@@ -147,11 +141,11 @@ func (o options) run(ctx context.Context) error {
 	if o.write != "" && len(o.only) > 0 {
 		return errors.New("-write is for a page with all sections, without -only")
 	}
-	srv, err := startServer()
+	srv, err := benchkit.StartRedis()
 	if err != nil {
 		return err
 	}
-	defer srv.close()
+	defer srv.Close()
 	if o.old != "" {
 		text, err := against(ctx, srv, o.old, 2*o.size.rounds+1, o.size.costOps)
 		fmt.Print(text)
@@ -161,60 +155,17 @@ func (o options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text := r.page()
-	fmt.Print(text)
-	if o.write != "" {
-		if err := os.WriteFile(o.write, []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return r.missed()
+	return errors.Join(benchkit.Publish(r.page(), o.write), benchkit.Missed(r.musts()))
 }
 
 // sections are the parts of the measurement, in their order. Those that others could disturb come first.
 var sections = []struct {
 	name    string
-	measure func(*results, context.Context, *server) error
+	measure func(*results, context.Context, *benchkit.Redis) error
 }{
-	{"idle", func(r *results, ctx context.Context, srv *server) (err error) {
-		r.idle, err = idle(ctx, srv, r.scale.rounds, r.scale.idleKeys, r.scale.settle)
-		return err
-	}},
-	{"heartbeats", func(r *results, ctx context.Context, srv *server) (err error) {
-		r.beats, err = beats(ctx, srv, r.scale.rounds, r.scale.beats)
-		return err
-	}},
-	{"ops", func(r *results, ctx context.Context, srv *server) (err error) {
-		r.costs, err = costs(ctx, srv, r.scale.rounds, r.scale.costOps)
-		return err
-	}},
-	{"decisions", func(r *results, ctx context.Context, srv *server) (err error) {
-		r.decisions, err = decisions(ctx, srv, r.scale.rounds, r.scale.lasts, r.scale.timing, r.scale.paced)
-		if err != nil {
-			return err
-		}
-		rows, err := exact(ctx, r.scale.rounds, r.scale.lasts)
-		r.decisions = append(r.decisions, rows...)
-		return err
-	}},
-	{"fleets", func(r *results, ctx context.Context, _ *server) (err error) {
-		for _, load := range r.scale.fleets {
-			rows, err := fleets(ctx, r.scale.fleetRounds, load)
-			if err != nil {
-				return fmt.Errorf("%s: %w", load.name, err)
-			}
-			r.fleets = append(r.fleets, &fleetTable{load, rows})
-		}
-		return nil
-	}},
-	{"survival", func(r *results, ctx context.Context, _ *server) (err error) {
-		r.survival, err = survival(ctx, r.scale.rounds, r.scale.survivalKeys, r.scale.survivalCalls)
-		return err
-	}},
-	{"churn", func(r *results, ctx context.Context, srv *server) (err error) {
-		r.churn, err = churns(ctx, srv, r.scale.rounds, r.scale.churnKeys, r.scale.churnEach, r.scale.churnOnRedis)
-		return err
-	}},
+	{"idle", (*results).idle}, {"heartbeats", (*results).heartbeats}, {"ops", (*results).ops},
+	{"decisions", (*results).decisions}, {"fleets", (*results).fleets}, {"survival", (*results).survival},
+	{"churn", (*results).churn},
 }
 
 func sectionNames() (names []string) {
@@ -225,8 +176,8 @@ func sectionNames() (names []string) {
 }
 
 // measure runs the sections.
-func (o options) measure(ctx context.Context, srv *server) (r results, err error) {
-	r.scale = o.size
+func (o options) measure(ctx context.Context, srv *benchkit.Redis) (r *results, err error) {
+	r = &results{scale: o.size}
 	if r.machine, err = thisMachine(ctx, srv); err != nil {
 		return r, err
 	}
@@ -234,12 +185,35 @@ func (o options) measure(ctx context.Context, srv *server) (r results, err error
 		if len(o.only) > 0 && !slices.Contains(o.only, s.name) {
 			continue
 		}
-		if err := s.measure(&r, ctx, srv); err != nil {
+		if err := errors.Join(srv.Admin.FlushAll(ctx).Err(), s.measure(r, ctx, srv)); err != nil {
 			return r, fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
 	r.machine.loadAfter = benchkit.LoadAverage()
 	return r, nil
+}
+
+// named has the modules whose version is relevant to the figures.
+var named = []string{
+	"github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10", "github.com/ulule/limiter/v3",
+	"github.com/throttled/throttled/v2", "github.com/zeromicro/go-zero", "github.com/hashicorp/golang-lru/v2",
+	"golang.org/x/time",
+}
+
+func thisMachine(ctx context.Context, srv *benchkit.Redis) (machine, error) {
+	server, err := srv.Info(ctx, "server")
+	memory, err2 := srv.Info(ctx, "memory")
+	versions, modules := benchkit.Modules(), []string{}
+	for _, path := range named {
+		if v := versions[path]; v != "" {
+			modules = append(modules, strings.TrimPrefix(path, "github.com/")+" "+v)
+		}
+	}
+	about := fmt.Sprintf("%s, %d cores, GOMAXPROCS %d; %s/%s; %s; redis-server %s (%s, no persistence)",
+		benchkit.CPU(), runtime.NumCPU(), runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH, runtime.Version(),
+		server["redis_version"], memory["mem_allocator"])
+	m := machine{about: about, loadBefore: benchkit.LoadAverage(), modules: strings.Join(modules, ", ")}
+	return m, errors.Join(err, err2)
 }
 
 // hush silences go-redis, which logs failed dials, and go-zero, which logs statistics every minute.

@@ -3,41 +3,53 @@ package main
 import (
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
+
+// rowsOf returns results with all rows of a scale.
+func rowsOf(size scale, figures func(table, load, name string) benchkit.Figures) *results {
+	r := &results{scale: size}
+	add := func(table, load, name string) { r.Add(table, load, name, figures(table, load, name)) }
+	for _, n := range sizes {
+		add("op", "", strconv.Itoa(n))
+	}
+	for _, f := range beatFleets {
+		add("beat", strconv.Itoa(f.groups), strconv.Itoa(f.limiters))
+	}
+	for _, k := range kinds {
+		add("decision", onHotKey, k.name)
+		add("timed", onHotKey, k.name)
+	}
+	add("decision", "Zipf, 100 000 keys", "hybrid")
+	add("decision", "Zipf, 100 000 keys, 50 000/s", "hybrid")
+	for _, name := range []string{"global", "redis_rate"} {
+		add("decision", onOwnKeys, name)
+		add("single", onOwnKeys, name)
+		add("storm", onOwnKeys, name)
+	}
+	for _, load := range size.fleets {
+		for _, k := range load.kinds {
+			add("fleet", load.name, k.name)
+		}
+	}
+	add("idle", "", "no limiter")
+	r.Add("idle", "", idleLimiter, benchkit.Figures{"keys": float64(size.idleKeys)})
+	for _, name := range []string{plainCache, ownCache, "hybrid on Redis"} {
+		add("churn", "", name)
+	}
+	add("survival", "", plainCache)
+	add("survival", "", ownCache)
+	return r
+}
 
 // TestPage checks that REDIS.md has the texts, the tables and the rows that the program prints. Its figures are
 // those of a measurement.
 func TestPage(t *testing.T) {
-	r := &results{scale: whole, idle: idleRows{keys: whole.idleKeys}, fleets: boundFleets()}
-	for _, size := range sizes {
-		r.costs = append(r.costs, costRow{size: size})
-	}
-	for _, f := range beatFleets {
-		r.beats = append(r.beats, &beatRow{limiters: f.limiters, groups: f.groups})
-	}
-	for _, k := range kinds {
-		d := &decisionRow{name: k.name, load: "one hot key", took: newHistogram()}
-		if err := d.took.RecordValue(1); err != nil {
-			t.Fatal(err)
-		}
-		r.decisions = append(r.decisions, d)
-	}
-	for _, load := range []string{"Zipf, 100 000 keys", "Zipf, 100 000 keys, 50 000/s"} {
-		r.decisions = append(r.decisions, &decisionRow{name: "hybrid", load: load})
-	}
-	for _, name := range []string{"global", "redis_rate"} {
-		d := &decisionRow{name: name, load: onOwnKeys, single: make(series[oneCaller], 1), storms: make(series[storm], 1)}
-		r.decisions = append(r.decisions, d)
-	}
-	for _, name := range []string{"golang-lru, x/time/rate", "hybrid, its memory alone", "hybrid on Redis"} {
-		r.churn = append(r.churn, churnRow{name: name})
-		if len(r.survival) < 2 {
-			s := survivalRow{name: name, cacheKeys: whole.survivalKeys, inUse: whole.survivalKeys / 5}
-			r.survival = append(r.survival, s)
-		}
-	}
+	r := rowsOf(whole, func(_, _, _ string) benchkit.Figures { return benchkit.Figures{} })
 	text, err := os.ReadFile("../REDIS.md")
 	if err != nil {
 		t.Fatal(err)

@@ -2,15 +2,15 @@ package main
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	protocol "github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -35,22 +35,22 @@ var tiny = scale{
 	},
 }
 
-func testServer(t *testing.T) *server {
+func testServer(t *testing.T) *benchkit.Redis {
 	t.Helper()
 	redistest.Need(t)
-	srv, err := startServer()
+	srv, err := benchkit.StartRedis()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(srv.close)
+	t.Cleanup(srv.Close)
 	return srv
 }
 
 // TestMeasurement checks the facts that depend neither on the length of the
 // measurement nor on the load of the machine: traffic and stored keys.
 func TestMeasurement(t *testing.T) {
-	var r results
-	r.scale = tiny
+	r := &results{scale: tiny}
+	parts := make([]*results, len(sections))
 	ctx := context.Background()
 	t.Run("sections", func(t *testing.T) { // in parallel, each with its own Redis
 		for i, section := range sections {
@@ -63,42 +63,50 @@ func TestMeasurement(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := section.measure(&r, ctx, srv); err != nil {
+				parts[i] = &results{scale: tiny}
+				if err := section.measure(parts[i], ctx, srv); err != nil {
 					t.Fatal(err)
 				}
 			})
 		}
 	})
-	if t.Failed() || t.Skipped() || len(r.costs) == 0 {
+	if t.Failed() || t.Skipped() || parts[0] == nil {
 		t.SkipNow() // reported above
 	}
-	checkCosts(t, r.costs)
-	checkDecisions(t, r.decisions)
-	if len(r.fleets) != len(tiny.fleets) {
-		t.Fatalf("%d loads of fleets", len(r.fleets))
+	for _, part := range parts {
+		r.Rows = append(r.Rows, part.Rows...)
 	}
-	for i, f := range r.fleets {
-		if len(f.rows) != len(tiny.fleets[i].kinds) {
-			t.Fatalf("%s: %d fleets", f.size.name, len(f.rows))
+	for _, row := range r.Rows {
+		want := tiny.rounds
+		if row.Table == "timed" {
+			want = 1
 		}
-		checkFleets(t, f)
-	}
-	if r.idle.keys != tiny.idleKeys || len(r.idle.with) != tiny.rounds || len(r.idle.without) != tiny.rounds {
-		t.Errorf("idle: %+v", r.idle)
-	}
-	for i, c := range r.churn {
-		evicted := c.cost.median(func(i insertion) float64 { return i.evicted })
-		if c.keys != tiny.churnKeys || len(c.cost) != tiny.rounds || c.gcShare <= 0 || c.gcShare >= 1 || i > 0 && (evicted < 0.9 || evicted > 1) {
-			t.Errorf("churn: %+v", c)
+		if len(row.Rounds) != want {
+			t.Errorf("%s, %s, %s: %d rounds", row.Table, row.Load, row.Name, len(row.Rounds))
+		}
+		for _, f := range row.Rounds {
+			check(t, r, row, f)
 		}
 	}
-	for _, row := range r.beats {
-		if len(row.cost) != tiny.rounds || row.messages > 3 { // a second may have two
-			t.Errorf("heartbeats: %+v", row)
+	all := rowsOf(tiny, func(_, _, _ string) benchkit.Figures { return nil })
+	for _, table := range []string{"op", "beat", "decision", "timed", "single", "storm", "fleet", "idle", "churn", "survival"} {
+		if got, want := len(r.Of(table)), len(all.Of(table)); got != want {
+			t.Errorf("%d rows of %s, want %d", got, table, want)
 		}
 	}
-	if len(r.survival) != 2 || r.survival[0].missed.median(same) <= 0 {
-		t.Errorf("survival: %+v", r.survival)
+	for _, load := range tiny.fleets { // all fleets get the same calls
+		first := r.Row("fleet", load.name, load.kinds[0].name)
+		for _, k := range load.kinds {
+			for i, f := range r.Row("fleet", load.name, k.name).Rounds {
+				if f["calls"] < 1 || f["calls"] != first.Rounds[i]["calls"] {
+					t.Errorf("%s, %s, round %d: %v calls, and %s has %v", load.name, k.name, i, f["calls"], first.Name, first.Rounds[i]["calls"])
+				}
+			}
+		}
+	}
+	batch := r.Row("op", "", strconv.Itoa(protocol.MaxOps)).Rounds[0]
+	if batch["sent"] >= batch["alone sent"] || batch["received"] >= batch["alone received"] {
+		t.Errorf("an op in a batch and alone: %+v", batch)
 	}
 	page := r.page()
 	for _, want := range []string{"# The cost for Redis", "## A synced op", "## A decision", "## Services", "`SCRIPT FLUSH`", "## Idle", "## Heartbeats", "## Many keys\n", "| **64** |", "go-zero TokenLimiter"} {
@@ -114,87 +122,52 @@ func TestMeasurement(t *testing.T) {
 	}
 }
 
-func checkCosts(t *testing.T, rows []costRow) {
+// check checks a round of a row.
+func check(t *testing.T, r *results, row *benchkit.Row, f benchkit.Figures) {
 	t.Helper()
-	if len(rows) != len(sizes) {
-		t.Fatalf("%d rows", len(rows))
+	good := true
+	switch row.Table {
+	case "op":
+		for _, shape := range []string{"", "alone "} {
+			sent, received := f[shape+"sent"], f[shape+"received"]
+			good = good && f[shape+"cpu"] >= 0 && f[shape+"script"] > 0 && sent >= 50 && sent <= 400 && received >= 50 && received <= 200
+		}
+	case "decision":
+		good = f["perSecond"] > 0 && (row.Name == "hybrid" || f["sent"] > 0) // hybrid may send nothing in such a short time
+	case "timed":
+		good = f["p50"] > 0 && f["p99"] >= f["p50"]
+	case "single":
+		good = f["p50"] > 0 && f["p99"] >= f["p50"] && f["perSecond"] > 0 && f["perSecond"] <= 1e9/f["p50"]*2 && f["mallocs"] >= 1
+	case "storm":
+		// At least one call sends the script, and each sends its key.
+		good = f["fails"] > 0 || f["messages"] > 0 && f["sent"]*callers >= 500 && f["slowest"] > 0
+	case "fleet":
+		least := 1.0
+		if row.Load == "two limits" {
+			least = 2
+		}
+		good = f["process"] > 0 && f["p50"] > 0 && f["p99"] >= f["p50"] && f["denied"] <= 0 && f["fails"] <= 1 && f["astray"] <= 2
+		if row.Name == "redis_rate" { // every decision asks Redis
+			good = good && f["messages"]+least*f["fails"] >= least && f["bytes"] >= 100*least*(1-f["fails"]) && f["script"] > 0
+		}
+		// So small a fleet has credit, and hybrid may send nothing in such a short time.
+		if row.Name == "global" {
+			good = good && f["messages"] > 0 && f["bytes"] > 0 && f["script"] > 0
+		}
+	case "idle":
+		good = row.Name != idleLimiter || f["keys"] == float64(tiny.idleKeys)
+	case "churn":
+		good = f["keys"] == float64(tiny.churnKeys) && f["gc"] > 0 && f["gc"] < 1
+		if evicted := row.Median("evicted"); row.Name != plainCache {
+			good = good && evicted >= 0.9 && evicted <= 1
+		}
+	case "beat":
+		good = f["messages"] <= 3 // a second may have two
+	case "survival":
+		good = row.Median("missed") > 0 || row.Name != plainCache
 	}
-	for i, row := range rows {
-		if row.size != sizes[i] || len(row.batch) != tiny.rounds || len(row.pipeline) != tiny.rounds {
-			t.Errorf("row %d: %+v", i, row)
-		}
-		for _, c := range slices.Concat(row.batch, row.pipeline) {
-			if c.cpu < 0 || c.usec <= 0 || c.sent < 50 || c.sent > 400 || c.received < 50 || c.received > 200 {
-				t.Errorf("batches of %d: %+v", row.size, c)
-			}
-		}
-	}
-	batch, alone := rows[4].batch[0], rows[4].pipeline[0]
-	if rows[4].size != protocol.MaxOps || batch.sent >= alone.sent || batch.received >= alone.received {
-		t.Errorf("an op in a batch of %d takes %+v, alone %+v", rows[4].size, batch, alone)
-	}
-}
-
-func checkDecisions(t *testing.T, rows []*decisionRow) {
-	t.Helper()
-	if len(rows) != len(kinds)+4 {
-		t.Fatalf("%d rows", len(rows))
-	}
-	for i, row := range rows {
-		if len(row.cost) != tiny.rounds || (row.took.TotalCount() > 0) != (i < len(kinds)) {
-			t.Errorf("%s, %s: %d rounds, %d times", row.name, row.load, len(row.cost), row.took.TotalCount())
-		}
-		for _, c := range row.cost {
-			if c.perSecond <= 0 || i > 0 && c.sent <= 0 { // hybrid may send nothing in such a short time
-				t.Errorf("%s, %s: %+v", row.name, row.load, c)
-			}
-		}
-		if want := tiny.rounds; row.load == onOwnKeys && len(row.single) != want || row.load != onOwnKeys && len(row.single) > 0 {
-			t.Errorf("%s, %s: %d rounds of one caller", row.name, row.load, len(row.single))
-		}
-		if len(row.storms) != len(row.single) {
-			t.Errorf("%s, %s: %d storms", row.name, row.load, len(row.storms))
-		}
-		for _, c := range row.storms {
-			// At least one call sends the script, and each sends its key.
-			if c.fails == 0 && (c.messages <= 0 || c.sent*callers < 500 || c.slowest <= 0) {
-				t.Errorf("%s, %s, storm: %+v", row.name, row.load, c)
-			}
-		}
-		for _, c := range row.single {
-			if c.p50 <= 0 || c.p99 < c.p50 || c.perSecond <= 0 || c.perSecond > 1e9/c.p50*2 || c.mallocs < 1 {
-				t.Errorf("%s, %s, one caller: %+v", row.name, row.load, c)
-			}
-		}
-	}
-}
-
-func checkFleets(t *testing.T, f *fleetTable) {
-	t.Helper()
-	rows := f.rows
-	for _, row := range rows {
-		if len(row.cost) != tiny.rounds {
-			t.Fatalf("%s: %d rounds", row.name, len(row.cost))
-		}
-		for i, c := range row.cost {
-			if c.calls < 1 || c.calls != rows[0].cost[i].calls {
-				t.Errorf("%s, round %d: %v calls, and %s has %v", row.name, i, c.calls, rows[0].name, rows[0].cost[i].calls)
-			}
-			least := 1.0
-			if f.size.two {
-				least = 2
-			}
-			if row.name == "redis_rate" && (c.messages+least*c.fails < least || c.bytes < 100*least*(1-c.fails) || c.script <= 0) {
-				t.Errorf("%s, round %d: not every decision asked Redis: %+v", row.name, i, c)
-			}
-			// So small a fleet has credit, and hybrid may send nothing in such a short time.
-			if row.name == "global" && (c.messages <= 0 || c.bytes <= 0 || c.script <= 0) {
-				t.Errorf("%s, round %d: %+v", row.name, i, c)
-			}
-			if c.process <= 0 || c.p50 <= 0 || c.p99 < c.p50 || c.denied > 0 || c.fails > 1 || c.without > 1 {
-				t.Errorf("%s, round %d: %+v", row.name, i, c)
-			}
-		}
+	if !good {
+		t.Errorf("%s, %s, %s: %+v", row.Table, row.Load, row.Name, f)
 	}
 }
 
@@ -206,8 +179,8 @@ func TestMessagesOfADecision(t *testing.T) {
 	srv := testServer(t)
 	want := map[string]float64{"hybrid": 0, "global": 1, "redis_rate": 1, "ulule/limiter": 1, "throttled": 3, "go-zero TokenLimiter": 1}
 	for _, k := range kinds {
-		w := new(wire)
-		target, err := k.make(t.Context(), srv, w, hybridlimit.PerSecond(hotRate))
+		w := new(benchkit.Wire)
+		target, err := k.make(t.Context(), srv.Addr, w, hybridlimit.PerSecond(hotRate))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,13 +190,14 @@ func TestMessagesOfADecision(t *testing.T) {
 				t.Errorf("%s: %v", k.name, err)
 			}
 		}
-		before := w.traffic()
+		before, _, _ := w.Traffic()
 		for range calls {
 			if allowed, err := target.allow(t.Context(), hotKey); err != nil || !allowed {
 				t.Errorf("%s: %t, %v", k.name, allowed, err)
 			}
 		}
-		got := float64(w.traffic().since(before).messages) / calls
+		after, _, _ := w.Traffic()
+		got := float64(after-before) / calls
 		if got < want[k.name] || got > want[k.name]+0.25 { // more: syncs of hybrid, or a new connection of another
 			t.Errorf("%s: %.3f messages a decision, want %g", k.name, got, want[k.name])
 		}
@@ -247,147 +221,91 @@ func TestAgainst(t *testing.T) {
 	}
 }
 
-// TestRequests checks that each command of a stream is counted once, for any
-// division of the stream into pieces.
-func TestRequests(t *testing.T) {
-	const stream = "*1\r\n$4\r\nPING\r\n" +
-		"*3\r\n$3\r\nSET\r\n$11\r\n*9\r\n$3\r\n\r\n*\r\n$0\r\n\r\n" + // data that looks like a command
-		"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
-		var r requests
-		var n int64
-		for rest := []byte(stream); len(rest) > 0; {
-			k := 1 + rng.IntN(len(rest))
-			n += r.count(rest[:k])
-			rest = rest[k:]
-		}
-		if n != 3 {
-			t.Fatalf("%d commands, want 3", n)
-		}
-	}
-}
-
-func TestMedian(t *testing.T) {
-	for _, tc := range []struct {
-		s    series[float64]
-		want float64
-	}{{nil, 0}, {series[float64]{3}, 3}, {series[float64]{9, 1, 2}, 2}, {series[float64]{4, 1, 2, 100}, 3}} {
-		if got := tc.s.median(same); got != tc.want {
-			t.Errorf("median of %v is %v, want %v", tc.s, got, tc.want)
-		}
-	}
-}
-
 // TestMissed checks that a required figure that is not reached is an error.
 func TestMissed(t *testing.T) {
-	// made returns results that reach all figures, after a change.
-	made := func(change func(*results)) *results {
-		r := &results{
-			costs: []costRow{
-				{size: 1, batch: series[opCost]{{sent: 150, received: 100}}},
-				{size: protocol.MaxOps, batch: series[opCost]{{cpu: 6.5}}, pipeline: series[opCost]{{cpu: 10}}},
-			},
-			decisions: []*decisionRow{
-				{name: "hybrid", cost: series[perDecision]{{messages: 0.002, perSecond: 30_000}}},
-				{name: "redis_rate", cost: series[perDecision]{{messages: 1, perSecond: 100}}},
-				{name: "hybrid", load: "another", cost: series[perDecision]{{messages: 1, perSecond: 1}}},
-				{
-					name: "global", load: onOwnKeys,
-					cost:   series[perDecision]{{cpu: 10, perSecond: 150, sent: 150, received: 100}},
-					single: series[oneCaller]{{p50: 110, mallocs: 12.9}},
-				},
-				{
-					name: "redis_rate", load: onOwnKeys,
-					cost:   series[perDecision]{{cpu: 10, perSecond: 100}},
-					single: series[oneCaller]{{p50: 100}},
-				},
-			},
-			fleets:   boundFleets(),
-			churn:    []churnRow{{cost: series[insertion]{{process: 100}}}, {cost: series[insertion]{{process: 350}}}},
-			survival: []survivalRow{{missed: series[float64]{0.1}}, {missed: series[float64]{0.1}}},
+	// made returns results that reach all figures, after a change of one row.
+	made := func(table, load, name, figure string, v float64) *results {
+		r := rowsOf(whole, atBounds)
+		if table != "" {
+			r.Row(table, load, name).Rounds[0][figure] = v
 		}
-		change(r)
 		return r
 	}
-	if err := made(func(*results) {}).missed(); err != nil {
+	if err := benchkit.Missed(made("", "", "", "", 0).musts()); err != nil {
 		t.Errorf("all figures are reached, got %v", err)
 	}
-	for name, change := range map[string]func(*results){
-		"pipeline":                    func(r *results) { r.costs[1].batch[0].cpu = 6.6 },
-		"messages":                    func(r *results) { r.decisions[0].cost[0].messages = 0.0021 },
-		"decisions/s on the hot key":  func(r *results) { r.decisions[0].cost[0].perSecond = 29_999 },
-		"evicted":                     func(r *results) { r.survival[1].missed[0] = 0.2 },
-		"sync of one op":              func(r *results) { r.costs[0].batch[0].received = 101 },
-		"CPU of a decision on 5 000":  func(r *results) { r.decisions[3].cost[0].cpu = 10.1 },
-		"decisions/s on 5 000":        func(r *results) { r.decisions[3].cost[0].perSecond = 149 },
-		"one caller":                  func(r *results) { r.decisions[3].single[0].p50 = 111 },
-		"allocations":                 func(r *results) { r.decisions[3].single[0].mallocs = 13 },
-		"Redis: a decision of global": func(r *results) { r.decisions[3].cost[0].sent = 151 },
-		"services: errors":            func(r *results) { r.fleets[0].row("redis_rate").cost[0].fails = 0.011 },
-		"CPU of an insertion":         func(r *results) { r.churn[1].cost[0].process = 351 },
+	for what, change := range map[string]struct {
+		table, load, name, figure string
+		v                         float64
+	}{
+		"pipeline":                    {"op", "", "64", "cpu", 6.6},
+		"messages per":                {"decision", onHotKey, "hybrid", "messages", 0.0021},
+		"decisions/s on the hot key":  {"decision", onHotKey, "hybrid", "perSecond", 29_999},
+		"evicted":                     {"survival", "", ownCache, "missed", 0.2},
+		"sync of one op":              {"op", "", "1", "bytes", 251},
+		"CPU of a decision on 5 000":  {"decision", onOwnKeys, "global", "cpu", 20.1},
+		"decisions/s on 5 000":        {"decision", onOwnKeys, "global", "perSecond", 149},
+		"one caller":                  {"single", onOwnKeys, "global", "p50", 111},
+		"allocations":                 {"single", onOwnKeys, "global", "mallocs", 13},
+		"Redis: a decision of global": {"decision", onOwnKeys, "global", "bytes", 251},
+		"services: errors":            {"fleet", "Zipf", "redis_rate", "astray", 0.011},
+		"CPU of an insertion":         {"churn", "", ownCache, "process", 351},
+		"a heartbeat":                 {"beat", "1", "100", "cpu", 20.1},
+		"the same / with one":         {"beat", "1", "1", "cpu", 16},
+		"an idle process":             {"beat", "1", "100", "messages", 1.1},
 	} {
-		r := made(change)
-		if err := r.missed(); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v", name, err)
+		r := made(change.table, change.load, change.name, change.figure, change.v)
+		if err := benchkit.Missed(r.musts()); err == nil || !strings.Contains(err.Error(), what) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", what, err)
 		}
 		if page := r.page(); strings.Count(page, "**missed**") != 1 {
-			t.Errorf("%s: the page has\n%s", name, page)
+			t.Errorf("%s: the page has\n%s", what, page)
 		}
 	}
-	for _, m := range fleetBounds {
-		for _, what := range []string{"too much", "nothing"} {
-			if what == "nothing" && m.absolute {
-				continue
-			}
-			r := made(func(r *results) {
-				for _, f := range r.fleets {
-					if f.size.name != m.load {
-						continue
-					}
-					if what == "nothing" {
-						f.row("redis_rate").cost, f.row(m.limiter).cost = nil, nil
-						continue
-					}
-					c := &f.row(m.limiter).cost[0]
-					*c = fewCalls{cpu: 1.01 * c.cpu, messages: 1.01 * c.messages, p50: 1.01 * c.p50}
-				}
-			})
-			if err := r.missed(); err == nil || !strings.Contains(err.Error(), m.load+": "+m.what+": "+m.limiter) {
-				t.Errorf("%s, %s, %s, %s: %v", what, m.load, m.what, m.limiter, err)
+	for _, m := range fleetMusts() {
+		much := made(m.Table, m.Load, m.Name, m.Figure, 1.01*atBounds(m.Table, m.Load, m.Name)[m.Figure])
+		nothing := made("", "", "", "", 0)
+		delete(nothing.Row(m.Table, m.Load, m.Name).Rounds[0], m.Figure)
+		for what, r := range map[string]*results{"too much": much, "nothing": nothing} {
+			if err := benchkit.Missed(r.musts()); err == nil || !strings.Contains(err.Error(), m.What) {
+				t.Errorf("%s, %s: %v", what, m.What, err)
 			}
 		}
 	}
 }
 
-// boundFleets returns figures of fleets that are at their bounds.
-func boundFleets() (tables []*fleetTable) {
-	for _, load := range fleetLoads(1) {
-		f := &fleetTable{size: load}
-		for _, k := range load.kinds {
-			c := fewCalls{cpu: 100, p50: 100, messages: 1, fails: 0.005, without: 0.005}
-			for _, m := range fleetBounds {
-				if m.load == load.name && m.limiter == k.name {
-					switch m.what {
-					case "Redis CPU":
-						c.cpu *= m.bound
-					case "p50":
-						c.p50 *= m.bound
-					default:
-						c.messages = m.bound
-					}
-				}
-			}
-			f.rows = append(f.rows, &fleetRow{name: k.name, cost: series[fewCalls]{c}})
-		}
-		tables = append(tables, f)
+// atBounds returns the figures of a row that are at their bounds.
+func atBounds(table, load, name string) benchkit.Figures {
+	f := benchkit.Figures{
+		"cpu": 20, "alone cpu": 10, "messages": 1, "perSecond": 100, "missed": 0.1, "bytes": 250, "p50": 100, "mallocs": 12.9,
+		"process": 100, "astray": 0.01,
 	}
-	return tables
+	switch {
+	case table == "op":
+		f["cpu"] = 6.5
+	case table == "decision" && name == "hybrid":
+		f["messages"], f["perSecond"] = 0.002, 30_000
+	case table == "decision" && load == onOwnKeys && name == "global":
+		f["perSecond"] = 150
+	case table == "single" && name == "global":
+		f["p50"] = 110
+	case name == ownCache:
+		f["process"] = 350
+	}
+	for _, m := range fleetMusts() {
+		if m.Table == table && m.Load == load && m.Name == name {
+			if m.To == "" {
+				f[m.Figure] = 1
+			}
+			f[m.Figure] *= m.Bound.Value
+		}
+	}
+	return f
 }
 
 func TestNumbers(t *testing.T) {
 	for got, want := range map[string]string{
-		thousands(0): "0", thousands(999): "999", thousands(1000): "1 000", thousands(1234567): "1 234 567",
+		benchkit.Whole(0): "0", benchkit.Whole(999.9): "999", benchkit.Whole(1000): "1 000", benchkit.Whole(1234567): "1 234 567",
 		small(0): "0", small(0.00012345): "0.00012", small(0.5): "0.5", small(12.345): "12.3", small(1234.5): "1234",
 		micros(319): "0.319 µs", micros(12_345_678): "12 345 µs",
 	} {

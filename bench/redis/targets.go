@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
@@ -20,20 +21,26 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // target is a limiter under load.
 type target struct {
 	allow func(ctx context.Context, key string) (allowed bool, err error)
-	both  func(ctx context.Context, key, tenant string) (allowed bool, err error) // under two limits; nil except for modeKinds
+	// both asks under two limits. It is nil except for modeKinds.
+	both  func(ctx context.Context, key, tenant string) (allowed bool, err error)
 	close func()
 	stats func() hybrid.Stats // nil except for hybrid
 }
 
-// kind makes a target whose traffic w counts. The limit is a token bucket whose burst is its rate.
+// maker makes a target on the Redis at addr, whose traffic w counts. The limit is a token bucket whose burst is its
+// rate.
+type maker func(ctx context.Context, addr string, w *benchkit.Wire, limit hybridlimit.Limit) (target, error)
+
+// kind is a kind of limiter.
 type kind struct {
 	name string
-	make func(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error)
+	make maker
 }
 
 // hotKey is the key that all callers ask for.
@@ -42,56 +49,62 @@ const hotKey = "customer-00000042"
 // kinds has the limiters of hybridlimit, and the others for comparison. They treat
 // an unknown key differently, which has no effect on the figures here.
 var kinds = []kind{
-	{"hybrid", newHybrid},
+	{"hybrid", hybridOf(hybrid.ModeAuto, settled)}, // alone in its fleet, and knows it
 	{"global", newGlobal},
 	{"redis_rate", newRedisRate},
-	{"ulule/limiter", func(_ context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
-		rdb := srv.client(w)
+	{"ulule/limiter", on(func(_ context.Context, rdb *redis.Client, limit hybridlimit.Limit) (target, error) {
 		store, err := ululeredis.NewStoreWithOptions(rdb, ulule.StoreOptions{Prefix: "ulule"})
-		if err != nil {
-			rdb.Close()
-			return target{}, err
-		}
 		l := ulule.New(store, ulule.Rate{Period: limit.Period, Limit: limit.Rate})
 		return target{allow: func(ctx context.Context, key string) (bool, error) {
 			r, err := l.Get(ctx, key)
 			return !r.Reached, err
-		}, close: closing(rdb)}, nil
-	}},
-	{"throttled", func(_ context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
-		rdb := srv.client(w)
+		}}, err
+	})},
+	{"throttled", on(func(_ context.Context, rdb *redis.Client, limit hybridlimit.Limit) (target, error) {
 		store, err := goredisstore.NewCtx(rdb, "throttled:")
-		if err != nil {
-			rdb.Close()
-			return target{}, err
-		}
 		rate := int(limit.Rate)
-		l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerDuration(rate, limit.Period), MaxBurst: rate})
+		l, err2 := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{
+			MaxRate: throttled.PerDuration(rate, limit.Period), MaxBurst: rate,
+		})
 		return target{allow: func(ctx context.Context, key string) (bool, error) {
 			limited, _, err := l.RateLimitCtx(ctx, key, 1)
 			return !limited, err
-		}, close: closing(rdb)}, err
-	}},
+		}}, errors.Join(err, err2)
+	})},
 	{"go-zero TokenLimiter", newZero},
 }
 
-// modeKinds are the limiters of which fleets are made.
+// modeKinds are the limiters of which fleets are made. They may not know all others yet.
 var modeKinds = []kind{
-	{"hybrid", memberOf(hybrid.ModeAuto)},
-	{"hybrid, deferred", memberOf(hybrid.ModeDeferred)},
-	{"hybrid, strict", memberOf(hybrid.ModeStrict)},
+	{"hybrid", hybridOf(hybrid.ModeAuto, (*hybrid.Limiter).Ready)},
+	{"hybrid, deferred", hybridOf(hybrid.ModeDeferred, (*hybrid.Limiter).Ready)},
+	{"hybrid, strict", hybridOf(hybrid.ModeStrict, (*hybrid.Limiter).Ready)},
 	{"global", newGlobal},
 	{"redis_rate", newRedisRate},
 }
 
 // kindsOf returns kinds of fleets by name.
-func kindsOf(names ...string) (out []kind) {
-	for _, k := range modeKinds {
-		if slices.Contains(names, k.name) {
-			out = append(out, k)
+func kindsOf(names ...string) []kind {
+	return slices.DeleteFunc(slices.Clone(modeKinds), func(k kind) bool { return !slices.Contains(names, k.name) })
+}
+
+// on makes targets on a client, which is closed with the target, or after an error.
+func on(open func(context.Context, *redis.Client, hybridlimit.Limit) (target, error)) maker {
+	return func(ctx context.Context, addr string, w *benchkit.Wire, limit hybridlimit.Limit) (target, error) {
+		rdb := benchkit.ClientOf(addr, w)
+		t, err := open(ctx, rdb, limit)
+		end := t.close
+		t.close = func() {
+			if end != nil {
+				end()
+			}
+			rdb.Close()
 		}
+		if err != nil {
+			t.close()
+		}
+		return t, err
 	}
-	return out
 }
 
 // ofTenants returns the limit of a tenant.
@@ -100,29 +113,33 @@ func ofTenants(limit hybridlimit.Limit) hybridlimit.Limit {
 	return limit
 }
 
-// together returns a call under two limits.
-func together(key, tenant hybridlimit.Limiter) func(ctx context.Context, k, t string) (bool, error) {
-	return func(ctx context.Context, k, t string) (bool, error) {
-		r, err := hybridlimit.AllowAll(ctx, hybridlimit.Ask{Limiter: key, Key: k, N: 1}, hybridlimit.Ask{Limiter: tenant, Key: t, N: 1})
-		return r.Allowed, err
+// targetOf returns a target for limiters of hybridlimit: of keys, and of their tenants.
+func targetOf(l, tenants hybridlimit.Limiter) target {
+	return target{
+		allow: func(ctx context.Context, key string) (bool, error) {
+			r, err := l.Allow(ctx, key)
+			return r.Allowed, err
+		},
+		both: func(ctx context.Context, key, tenant string) (bool, error) {
+			r, err := hybridlimit.AllowAll(ctx,
+				hybridlimit.Ask{Limiter: l, Key: key, N: 1}, hybridlimit.Ask{Limiter: tenants, Key: tenant, N: 1})
+			return r.Allowed, err
+		},
 	}
 }
 
-func newGlobal(_ context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
-	rdb := srv.client(w)
+var newGlobal = on(func(_ context.Context, rdb *redis.Client, limit hybridlimit.Limit) (target, error) {
 	l, err := global.New(rdb, limit, global.Config{Name: "global"})
-	second, err2 := global.New(rdb, ofTenants(limit), global.Config{Name: "tenants"})
+	tenants, err2 := global.New(rdb, ofTenants(limit), global.Config{Name: "tenants"})
 	if err = errors.Join(err, err2); err != nil {
-		rdb.Close()
 		return target{}, err
 	}
-	t, err := limited(l, rdb, nil, func() { l.Close(); second.Close() })
-	t.both = together(l, second)
-	return t, err
-}
+	t := targetOf(l, tenants)
+	t.close = func() { l.Close(); tenants.Close() }
+	return t, nil
+})
 
-func newRedisRate(_ context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
-	rdb := srv.client(w)
+var newRedisRate = on(func(_ context.Context, rdb *redis.Client, limit hybridlimit.Limit) (target, error) {
 	l := redis_rate.NewLimiter(rdb)
 	of := func(limit hybridlimit.Limit) redis_rate.Limit {
 		return redis_rate.Limit{Rate: int(limit.Rate), Burst: int(limit.BurstSize()), Period: limit.Period}
@@ -140,72 +157,43 @@ func newRedisRate(_ context.Context, srv *server, w *wire, limit hybridlimit.Lim
 			}
 			return allow(ctx, "tenant:"+tenant, tenants)
 		},
-		close: closing(rdb),
 	}, nil
-}
-
-func closing(rdb *redis.Client) func() { return func() { rdb.Close() } }
-
-// limited returns a target for a limiter of hybridlimit.
-func limited(l hybridlimit.Limiter, rdb *redis.Client, err error, end func()) (target, error) {
-	if err != nil {
-		rdb.Close()
-		return target{}, err
-	}
-	return target{allow: func(ctx context.Context, key string) (bool, error) {
-		r, err := l.Allow(ctx, key)
-		return r.Allowed, err
-	}, close: func() { end(); rdb.Close() }}, nil
-}
+})
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// newHybrid returns a limiter that is alone in its fleet and knows it.
-func newHybrid(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
-	return joined(ctx, srv, w, limit, hybrid.ModeAuto, settled)
-}
-
-// memberOf makes limiters of a fleet. They may not know all others yet.
-func memberOf(mode hybrid.Mode) func(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
-	return func(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
-		return joined(ctx, srv, w, limit, mode, func(ctx context.Context, l *hybrid.Limiter) error { return l.Ready(ctx) })
-	}
-}
-
-func joined(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit, mode hybrid.Mode, wait func(context.Context, *hybrid.Limiter) error) (target, error) {
-	rdb := srv.client(w)
-	hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: quiet})
-	if err != nil {
-		rdb.Close()
-		return target{}, err
-	}
-	l, err := hub.Limiter(limit, hybrid.Config{Name: "hybrid", Mode: mode})
-	second, err2 := hub.Limiter(ofTenants(limit), hybrid.Config{Name: "tenants", Mode: mode})
-	if err = errors.Join(err, err2); err == nil {
-		err = wait(ctx, l)
-	}
-	if err != nil {
-		hub.Close()
-		rdb.Close()
-		return target{}, err
-	}
-	t, err := limited(l, rdb, nil, func() { hub.Shutdown(context.Background()) })
-	t.stats, t.both = l.Stats, together(l, second)
-	return t, err
+// hybridOf makes limiters of a fleet, which wait for something.
+func hybridOf(mode hybrid.Mode, wait func(*hybrid.Limiter, context.Context) error) maker {
+	return on(func(ctx context.Context, rdb *redis.Client, limit hybridlimit.Limit) (target, error) {
+		hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: quiet})
+		if err != nil {
+			return target{}, err
+		}
+		end := target{close: func() { hub.Shutdown(context.Background()) }}
+		l, err := hub.Limiter(limit, hybrid.Config{Name: "hybrid", Mode: mode})
+		tenants, err2 := hub.Limiter(ofTenants(limit), hybrid.Config{Name: "tenants", Mode: mode})
+		if err = errors.Join(err, err2); err != nil {
+			return end, err
+		}
+		if err := wait(l, ctx); err != nil {
+			return end, err
+		}
+		t := targetOf(l, tenants)
+		t.close, t.stats = end.close, l.Stats
+		return t, nil
+	})
 }
 
 // settled waits until a limiter knows the fleet size. From then on it behaves as in a process that has run for a while.
-func settled(ctx context.Context, l *hybrid.Limiter) error {
+func settled(l *hybrid.Limiter, ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	if err := l.Ready(ctx); err != nil {
 		return err
 	}
 	for l.Stats().Credit == 0 {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("no credit after 30 s: %w", ctx.Err())
-		case <-time.After(10 * time.Millisecond):
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return fmt.Errorf("no credit after 30 s: %w", err)
 		}
 	}
 	return nil
@@ -213,12 +201,15 @@ func settled(ctx context.Context, l *hybrid.Limiter) error {
 
 // newZero makes a limiter with a single key, because go-zero has no limiter with
 // many keys. The period of the limit must be a second.
-func newZero(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit) (target, error) {
-	store, err := zeroredis.NewRedis(zeroredis.RedisConf{Host: srv.addr, Type: zeroredis.NodeType, NonBlock: true}, zeroredis.WithHook(w))
+func newZero(ctx context.Context, addr string, w *benchkit.Wire, limit hybridlimit.Limit) (target, error) {
+	conf := zeroredis.RedisConf{Host: addr, Type: zeroredis.NodeType, NonBlock: true}
+	store, err := zeroredis.NewRedis(conf, zeroredis.WithHook(w))
 	if err != nil {
 		return target{}, err
 	}
-	others, err := srv.connections(ctx)
+	rdb := benchkit.ClientOf(addr, nil)
+	defer rdb.Close()
+	others, err := connections(ctx, rdb)
 	if err != nil {
 		return target{}, err
 	}
@@ -229,15 +220,21 @@ func newZero(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit)
 	for end := time.Now().Add(10 * time.Second); ; {
 		l.AllowCtx(ctx) // creates the client
 		time.Sleep(100 * time.Millisecond)
-		if err := srv.endConnections(ctx, others); err != nil {
+		ids, err := connections(ctx, rdb)
+		if err != nil {
 			return target{}, err
+		}
+		for id := range ids {
+			if !others[id] {
+				rdb.ClientKillByFilter(ctx, "ID", id) // an error: the connection has ended meanwhile
+			}
 		}
 		for range 200 {
 			l.AllowCtx(ctx)
 		}
-		before := w.traffic().messages
+		before, _, _ := w.Traffic()
 		l.AllowCtx(ctx)
-		if w.traffic().messages > before {
+		if now, _, _ := w.Traffic(); now > before {
 			break
 		}
 		if time.Now().After(end) {
@@ -251,4 +248,15 @@ func newZero(ctx context.Context, srv *server, w *wire, limit hybridlimit.Limit)
 		}
 		return true, nil
 	}, close: func() {}}, nil // the client belongs to the package and stays open
+}
+
+// connections returns the ids of all connections.
+func connections(ctx context.Context, rdb *redis.Client) (ids map[string]bool, err error) {
+	list, err := rdb.ClientList(ctx).Result()
+	ids = map[string]bool{}
+	for line := range strings.Lines(list) {
+		id, _, _ := strings.Cut(strings.TrimPrefix(line, "id="), " ")
+		ids[id] = true
+	}
+	return ids, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // attack returns the calls of the strongest attack: the Rate at the very end of a window, as many calls at once in the
@@ -28,9 +29,11 @@ type victim struct {
 var victims = []victim{
 	{"fixed window", hybridlimit.FixedWindow(rate, time.Minute), 2 * rate},
 	{"sliding window", hybridlimit.SlidingWindow(rate, time.Minute), 2*rate - 1},
-	{"sliding log", hybridlimit.SlidingLog(rate, time.Minute), rate},
+	slidingLog,
 	{"token bucket", hybridlimit.TokenBucket(rate, time.Minute, rate), 2 * rate},
 }
+
+var slidingLog = victim{"sliding log", hybridlimit.SlidingLog(rate, time.Minute), rate}
 
 // admitted returns the times of the admitted calls, in µs since the epoch.
 func (v victim) admitted(at []int64) (times []int64) {
@@ -47,14 +50,22 @@ func (v victim) admitted(at []int64) (times []int64) {
 }
 
 func counted(l algo.Limit) func(now int64) bool {
+	apply := applied(l)
+	return func(now int64) bool { return apply(now).Granted > 0 }
+}
+
+// applied returns the answers of a new limiter to calls for a unit.
+func applied(l interface {
+	Apply(s algo.State, op algo.Op, now int64) (algo.State, algo.Answer, bool)
+}) func(now int64) algo.Answer {
 	var s algo.State
 	one := []int64{1}
-	return func(now int64) bool {
+	return func(now int64) algo.Answer {
 		next, ans, dirty := l.Apply(s, algo.Op{Asks: one}, now)
 		if dirty {
 			s = next
 		}
-		return ans.Granted > 0
+		return ans
 	}
 }
 
@@ -84,7 +95,7 @@ func most(times []int64, d int64) (n int) {
 // attacks returns the table of the attack's results.
 func attacks() string {
 	var b strings.Builder
-	b.WriteString("| algorithm under attack | most in 20 ms | most in a second | most in a minute |\n|---|--:|--:|--:|\n")
+	benchkit.Head(&b, 1, "algorithm under attack", "most in 20 ms", "most in a second", "most in a minute")
 	for _, v := range victims {
 		times := v.admitted(attack())
 		fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", v.name,

@@ -9,6 +9,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -37,14 +39,14 @@ func main() {
 	write := flag.Bool("write", false, "write the tables to docs/windows.md, and the figure beside it")
 	docs := flag.String("docs", "../docs", "the docs directory")
 	flag.Parse()
-	text := page(measureAll(*seed))
-	fmt.Print(text)
-	if *write {
-		if err := update(*docs, text); err != nil {
-			fmt.Fprintln(os.Stderr, "windows:", err)
-			os.Exit(1)
+	benchkit.Main("windows", func(context.Context) error {
+		text := page(measureAll(*seed))
+		fmt.Print(text)
+		if !*write {
+			return nil
 		}
-	}
+		return update(*docs, text)
+	})
 }
 
 // measureAll returns a row for each kind of traffic.
@@ -77,12 +79,9 @@ func update(docs, text string) error {
 	if err != nil {
 		return err
 	}
-	text, err = splice(string(old), text)
-	if err != nil {
+	if text, err = splice(string(old), text); err != nil {
 		return err
 	}
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(docs, figureFile), figure(), 0o644)
+	return errors.Join(
+		os.WriteFile(file, []byte(text), 0o644), os.WriteFile(filepath.Join(docs, figureFile), figure(), 0o644))
 }

@@ -75,7 +75,7 @@ func measure(t traffic, seed uint64) row {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		at := t.arrivals(rng, i, epoch+rng.Int64N(minute))
 		r.calls += int64(len(at))
-		r.log += admittedByLog(at)
+		r.log += int64(len(slidingLog.admitted(at)))
 		for k, w := range kinds {
 			limit(w, at, &r.limiter[k])
 			detect(w, at, &r.detector[k])
@@ -87,28 +87,14 @@ func measure(t traffic, seed uint64) row {
 // epoch is a time of Redis's clock at which a window begins.
 const epoch = 1_763_000_040_000_000
 
-func admittedByLog(at []int64) (sum int64) {
-	allow := logged()
-	for _, now := range at {
-		if allow(now) {
-			sum++
-		}
-	}
-	return sum
-}
-
 // limit runs the calls of a source through a limiter. It compares each decision
 // with that of a log with the same admissions.
 func limit(w algo.Window, at []int64, to *score) {
-	var s algo.State
 	var last trail
-	one := []int64{1}
+	apply := applied(w)
 	for _, now := range at {
 		before := last.count(now)
-		next, ans, dirty := w.Apply(s, algo.Op{Asks: one}, now)
-		if dirty {
-			s = next
-		}
+		ans := apply(now)
 		if ans.Granted > 0 {
 			last.add(now)
 		}

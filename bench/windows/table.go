@@ -18,16 +18,19 @@ func tables(rows []row) string {
 	for _, r := range rows {
 		sources, calls = sources+r.sources, calls+r.calls
 	}
-	fmt.Fprintf(&b, "%s calls of %s sources in %d minutes, each source limited to %d a minute.\n\n", count(calls), count(int64(sources)), periods, rate)
-	b.WriteString("| every call counted, % | above the limit | sliding: missed | false alarms | rate off by | fixed: missed |\n|---|--:|--:|--:|--:|--:|\n")
+	fmt.Fprintf(&b, "%s calls of %s sources in %d minutes, each source limited to %d a minute.\n\n",
+		benchkit.Thousands(calls, ","), benchkit.Thousands(int64(sources), ","), periods, rate)
+	benchkit.Head(&b, 1, "every call counted, %", "above the limit", "sliding: missed", "false alarms", "rate off by",
+		"fixed: missed")
 	for _, r := range rows {
 		sliding, fixed := r.detector[0], r.detector[1]
 		above := sliding.calls - sliding.admitted + sliding.over - sliding.under
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %.1f | %s |\n", r.name, percent(above, r.calls),
 			percent(sliding.over, sliding.calls), percent(sliding.under, sliding.calls), sliding.offBy(), percent(fixed.over, fixed.calls))
 	}
-	b.WriteString("\n| admitted calls counted, % | sliding: admitted wrongly | denied wrongly | admitted / by a log | most units in a minute | fixed: admitted / by a log |\n" +
-		"|---|--:|--:|--:|--:|--:|\n")
+	b.WriteByte('\n')
+	benchkit.Head(&b, 1, "admitted calls counted, %", "sliding: admitted wrongly", "denied wrongly", "admitted / by a log",
+		"most units in a minute", "fixed: admitted / by a log")
 	for _, r := range rows {
 		sliding, fixed := r.limiter[0], r.limiter[1]
 		fmt.Fprintf(&b, "| %s | %s (%s) | %s (%s) | %s | %d | %s |\n", r.name,
@@ -55,6 +58,3 @@ func percent(part, of int64) string {
 		return fmt.Sprintf("%.1f", p)
 	}
 }
-
-// count formats n with separated thousands.
-func count(n int64) string { return benchkit.Thousands(n, ",") }

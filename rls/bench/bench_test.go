@@ -9,6 +9,8 @@ import (
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // TestCalls calls a server that decides nothing.
@@ -66,29 +68,32 @@ func (denying) ShouldRateLimit(context.Context, *pb.RateLimitRequest) (*pb.RateL
 
 // TestGoals compares figures with the goals: first each goal is just reached, then each is missed.
 func TestGoals(t *testing.T) {
-	of := func(ours figures) *results {
+	of := func(process, p99, redis float64) *results {
+		figures := func(process, p99, redis float64) benchkit.Figures {
+			return benchkit.Figures{"process": process, "p99": p99, "cpu": redis, "p50": 1, "perSecond": 1}
+		}
 		r := &results{size: scale{rounds: 3}}
 		for _, l := range loads {
 			for range 3 {
-				r.add(l, emptyName, figures{server: 20, p99: 1})
-				r.add(l, theirName, figures{server: 70, p99: 8, redis: 10})
+				r.Add(table, l.name, emptyName, figures(20, 1, 0))
+				r.Add(table, l.name, theirName, figures(70, 8, 10))
 			}
-			mine := ours
+			mine := redis
 			if l.values > 1 {
-				mine.redis *= 100
+				mine *= 100
 			}
-			r.add(l, ourName, figures{server: 1000, p99: 1000, redis: 1000}) // one bad round of three
-			r.add(l, ourName, mine)
-			r.add(l, ourName, mine)
+			r.Add(table, l.name, ourName, figures(1000, 1000, 1000)) // one bad round of three
+			r.Add(table, l.name, ourName, figures(process, p99, mine))
+			r.Add(table, l.name, ourName, figures(process, p99, mine))
 		}
 		return r
 	}
-	reached := of(figures{server: 26, p99: 6, redis: 0.1})
-	if err := reached.missed(); err != nil || strings.Count(reached.page(), "| reached |") != 5 {
+	reached := of(26, 6, 0.1)
+	if err := benchkit.Missed(reached.goals()); err != nil || strings.Count(reached.page(), "| reached |") != 5 {
 		t.Errorf("missed: %v\n%s", err, reached.page())
 	}
-	missed := of(figures{server: 26.1, p99: 6.1, redis: 0.101})
-	if err := missed.missed(); err == nil || strings.Count(err.Error(), "missed: ") != 5 || strings.Count(missed.page(), "**missed**") != 5 {
+	missed := of(26.1, 6.1, 0.101)
+	if err := benchkit.Missed(missed.goals()); err == nil || strings.Count(err.Error(), "missed: ") != 5 || strings.Count(missed.page(), "**missed**") != 5 {
 		t.Errorf("missed: %v\n%s", err, missed.page())
 	}
 }

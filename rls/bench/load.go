@@ -6,18 +6,15 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // load is the descriptors of the calls.
@@ -37,14 +34,6 @@ func (l load) request(n uint64) *pb.RateLimitRequest {
 	return &pb.RateLimitRequest{Domain: "bench", Descriptors: []*common.RateLimitDescriptor{{
 		Entries: []*common.RateLimitDescriptor_Entry{{Key: l.key, Value: value}},
 	}}}
-}
-
-// figures are those of one server in one round.
-type figures struct {
-	perSecond float64
-	p50, p99  float64 // ms
-	server    float64 // µs of its CPU a call
-	redis     float64 // µs of Redis's CPU a call
 }
 
 // caller calls one server.
@@ -80,54 +69,40 @@ func dial(ctx context.Context, s *subject, conns int) (*caller, error) {
 
 // calls calls the server for a time. It returns the durations of all calls.
 func (c *caller) calls(ctx context.Context, l load, callers int, lasts time.Duration) ([]time.Duration, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	end := time.Now().Add(lasts)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var all []time.Duration
-	var failed error
-	for i := range callers {
+	each := make([][]time.Duration, callers)
+	_ = benchkit.Spread(callers, func(i int) error { // the error is the cause of the cancellation
 		client := pb.NewRateLimitServiceClient(c.conns[i%len(c.conns)])
-		wg.Go(func() {
-			var took []time.Duration
-			var err error
-			for err == nil {
-				begin := time.Now()
-				if !begin.Before(end) || ctx.Err() != nil {
-					break
-				}
-				var answer *pb.RateLimitResponse
-				answer, err = client.ShouldRateLimit(ctx, l.request(c.next.Add(1)))
-				took = append(took, time.Since(begin))
-				if err == nil && answer.OverallCode != pb.RateLimitResponse_OK {
-					err = fmt.Errorf("a call was denied: %v", answer)
-				}
+		for ctx.Err() == nil {
+			begin := time.Now()
+			if !begin.Before(end) {
+				break
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, took...)
-			if err != nil && failed == nil {
-				failed = err
-				cancel()
+			answer, err := client.ShouldRateLimit(ctx, l.request(c.next.Add(1)))
+			each[i] = append(each[i], time.Since(begin))
+			if err == nil && answer.OverallCode != pb.RateLimitResponse_OK {
+				err = fmt.Errorf("a call was denied: %v", answer)
 			}
-		})
-	}
-	wg.Wait()
-	return all, failed
+			if err != nil {
+				cancel(err)
+			}
+		}
+		return nil
+	})
+	return slices.Concat(each...), context.Cause(ctx)
 }
 
 // measure starts everything and measures all servers in turns.
 func measure(ctx context.Context, dir string, size scale) (*results, error) {
-	srv, err := redistest.Start()
+	srv, err := benchkit.StartRedis()
 	if err != nil {
 		return nil, err
 	}
 	defer srv.Close()
-	admin := redis.NewClient(&redis.Options{Addr: srv.Addr()})
-	defer admin.Close()
 	r := &results{size: size, machine: describe()}
-	subjects, err := startAll(ctx, dir, srv.Addr())
+	subjects, err := startAll(ctx, dir, srv.Addr)
 	if err != nil {
 		return nil, err
 	}
@@ -140,72 +115,42 @@ func measure(ctx context.Context, dir string, size scale) (*results, error) {
 	}
 	for round := range size.rounds {
 		for _, l := range loads {
-			for i := range subjects {
-				i = (i + round) % len(subjects) // another one begins in each round
-				f, err := one(ctx, admin, subjects[i], callers[i], l, size)
+			if err := benchkit.Turns(round, round+1, len(subjects), func(_, i int) error {
+				s := subjects[i]
+				f, err := one(ctx, benchkit.Meter{Redis: srv, Process: s.cpu}, callers[i], l, size)
 				if err != nil {
-					return nil, fmt.Errorf("%s: %s: %w", subjects[i].name, l.name, err)
+					return fmt.Errorf("%s: %s: %w", s.name, l.name, err)
 				}
-				r.add(l, subjects[i].name, f)
+				r.Add(table, l.name, s.name, f)
 				fmt.Fprintf(os.Stderr, "round %d: %s: %s: %.0f calls/s, p50 %.2f ms, p99 %.2f ms, server %.1f µs, Redis %.2f µs\n",
-					round+1, l.name, subjects[i].name, f.perSecond, f.p50, f.p99, f.server, f.redis)
+					round+1, l.name, s.name, f["perSecond"], f["p50"], f["p99"], f["process"], f["cpu"])
+				return nil
+			}); err != nil {
+				return nil, err
 			}
 		}
 	}
 	return r, nil
 }
 
-// one measures one server under one load. Other servers are idle meanwhile.
-func one(ctx context.Context, admin *redis.Client, s *subject, c *caller, l load, size scale) (f figures, err error) {
+// one measures one server under one load. Other servers are idle meanwhile. The figures are the calls a second, p50 and
+// p99 in ms, and the CPU time of a call in µs: of the server, and of Redis.
+func one(ctx context.Context, m benchkit.Meter, c *caller, l load, size scale) (benchkit.Figures, error) {
 	if _, err := c.calls(ctx, l, size.callers, size.warm); err != nil {
-		return f, err
+		return nil, err
 	}
-	redisBefore, err := redisCPU(ctx, admin)
+	var took []time.Duration
+	s, err := m.Spent(ctx, func() (err error) {
+		took, err = c.calls(ctx, l, size.callers, size.lasts)
+		return err
+	})
 	if err != nil {
-		return f, err
-	}
-	before, err := s.cpu()
-	if err != nil {
-		return f, err
-	}
-	begin := time.Now()
-	took, err := c.calls(ctx, l, size.callers, size.lasts)
-	lasted := time.Since(begin)
-	if err != nil {
-		return f, err
-	}
-	after, err := s.cpu()
-	if err != nil {
-		return f, err
-	}
-	redisAfter, err := redisCPU(ctx, admin)
-	if err != nil {
-		return f, err
+		return nil, err
 	}
 	slices.Sort(took)
 	n := float64(len(took))
 	at := func(part float64) float64 { return took[min(int(part*n), len(took)-1)].Seconds() * 1e3 }
-	return figures{
-		perSecond: n / lasted.Seconds(), p50: at(0.5), p99: at(0.99),
-		server: float64((after - before).Microseconds()) / n, redis: float64((redisAfter - redisBefore).Microseconds()) / n,
-	}, nil
-}
-
-// redisCPU returns the user and system time of the redis-server.
-func redisCPU(ctx context.Context, admin *redis.Client) (sum time.Duration, err error) {
-	info, err := admin.Info(ctx, "cpu").Result()
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if name == "used_cpu_sys" || name == "used_cpu_user" {
-			seconds, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				return 0, err
-			}
-			sum += time.Duration(seconds * float64(time.Second))
-		}
-	}
-	return sum, nil
+	f := s.Per(n)
+	f["perSecond"], f["p50"], f["p99"] = n/s.Wall.Seconds(), at(0.5), at(0.99)
+	return f, nil
 }

@@ -11,11 +11,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
-	"fmt"
 	"os"
-	"os/signal"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
 // scale is the size of the measurement.
@@ -29,7 +30,7 @@ type scale struct {
 
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == serveEmpty {
-		fail(empty(os.Args[2]))
+		benchkit.Main("bench", func(context.Context) error { return empty(os.Args[2]) })
 		return
 	}
 	size := scale{rounds: 6, lasts: 3 * time.Second, warm: time.Second}
@@ -42,35 +43,16 @@ func main() {
 	if *short {
 		size.rounds, size.lasts, size.warm = min(size.rounds, 3), time.Second, 500*time.Millisecond
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	fail(run(ctx, size, *write))
-}
-
-func fail(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
-
-// run measures, prints the page, and fails if a goal is missed.
-func run(ctx context.Context, size scale, write string) error {
-	dir, err := os.MkdirTemp("", "bench-rls")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	r, err := measure(ctx, dir, size)
-	if err != nil {
-		return err
-	}
-	page := r.page()
-	fmt.Print(page)
-	if write != "" {
-		if err := os.WriteFile(write, []byte(page), 0o644); err != nil {
+	benchkit.Main("bench", func(ctx context.Context) error {
+		dir, err := os.MkdirTemp("", "bench-rls")
+		if err != nil {
 			return err
 		}
-	}
-	return r.missed()
+		defer os.RemoveAll(dir)
+		r, err := measure(ctx, dir, size)
+		if err != nil {
+			return err
+		}
+		return errors.Join(benchkit.Publish(r.page(), *write), benchkit.Missed(r.goals()))
+	})
 }

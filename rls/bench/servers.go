@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -40,6 +39,11 @@ type subject struct {
 	log  string // file with its output
 }
 
+func newSubject(dir, name, addr, program string, args ...string) *subject {
+	log := filepath.Join(dir, strings.ReplaceAll(name, "/", "_")+".log")
+	return &subject{name, addr, exec.Command(program, args...), log}
+}
+
 // stop ends the server.
 func (s *subject) stop() {
 	_ = s.cmd.Process.Kill()
@@ -53,34 +57,22 @@ func (s *subject) cpu() (time.Duration, error) {
 		return 0, err
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ") // the name of the program may contain spaces
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("/proc/%d/stat has %d fields", s.cmd.Process.Pid, len(fields))
-	}
-	var ticks int64
-	for _, field := range fields[11:13] {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		ticks += n
-	}
+	var state string
+	var user, system, none int64
+	_, err = fmt.Sscan(rest, &state, &none, &none, &none, &none, &none, &none, &none, &none, &none, &none, &user, &system)
 	const perSecond = 100 // USER_HZ, the same on every Linux that Go runs on
-	return time.Duration(ticks) * time.Second / perSecond, nil
+	return time.Duration(user+system) * time.Second / perSecond, err
 }
 
-// start starts a server. ports are the numbers of its ports, the first for gRPC.
-func start(dir, name, program string, args, env []string, addr string) (*subject, error) {
-	s := &subject{name: name, addr: addr, log: filepath.Join(dir, strings.ReplaceAll(name, "/", "_")+".log")}
+// start starts the server.
+func (s *subject) start() error {
 	out, err := os.Create(s.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer out.Close()
-	s.cmd = exec.Command(program, args...)
-	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stdout, s.cmd.Stderr = out, out
-	return s, s.cmd.Start()
+	return s.cmd.Start()
 }
 
 // ports returns free ports of the loopback interface.
@@ -97,31 +89,24 @@ func ports(n int) (all []string, err error) {
 	return all, nil
 }
 
-// buildOurs builds hybridlimit-rls.
-func buildOurs(ctx context.Context, dir string) (program string, err error) {
-	program = filepath.Join(dir, "hybridlimit-rls")
-	return program, goTool(ctx, ".", "build", "-o", program, "github.com/hybridlimit/hybridlimit/rls/cmd/hybridlimit-rls")
-}
-
 // buildTheirs builds envoyproxy/ratelimit from a copy of the module, because it has no release that go install accepts.
-func buildTheirs(ctx context.Context, dir string) (program string, err error) {
+func buildTheirs(ctx context.Context, dir, program string) error {
 	outside := filepath.Join(dir, "outside") // of this module, whose go.mod does not have it
 	if err := os.Mkdir(outside, 0o700); err != nil {
-		return "", err
+		return err
 	}
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", theirModule+"@"+theirVersion)
 	cmd.Dir = outside
 	answer, err := cmd.Output()
 	var module struct{ Dir, Error string }
 	if decode := json.Unmarshal(answer, &module); decode != nil || module.Dir == "" {
-		return "", fmt.Errorf("download of %s: %w %s", theirModule, errors.Join(err, decode), module.Error)
+		return fmt.Errorf("download of %s: %w %s", theirModule, errors.Join(err, decode), module.Error)
 	}
 	source := filepath.Join(dir, "theirs")
 	if err := os.CopyFS(source, os.DirFS(module.Dir)); err != nil {
-		return "", err
+		return err
 	}
-	program = filepath.Join(dir, "ratelimit")
-	return program, goTool(ctx, source, "build", "-mod=mod", "-o", program, "./src/service_cmd")
+	return goTool(ctx, source, "build", "-mod=mod", "-o", program, "./src/service_cmd")
 }
 
 func goTool(ctx context.Context, dir string, args ...string) error {
@@ -157,59 +142,40 @@ func empty(addr string) error {
 
 // startAll builds and starts the three servers.
 func startAll(ctx context.Context, dir, redisAddr string) (all []*subject, err error) {
-	defer func() {
-		if err != nil {
-			for _, s := range all {
-				s.stop()
-			}
-		}
-	}()
 	runtime := filepath.Join(dir, "runtime", "bench", "config")
-	if err := os.MkdirAll(runtime, 0o700); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(runtime, "bench.yaml"), []byte(config), 0o600); err != nil {
+	err = os.MkdirAll(runtime, 0o700)
+	if err = errors.Join(err, os.WriteFile(filepath.Join(runtime, "bench.yaml"), []byte(config), 0o600)); err != nil {
 		return nil, err
 	}
 	fmt.Fprintln(os.Stderr, "building both services from source")
-	ours, err := buildOurs(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	theirs, err := buildTheirs(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
+	ours, theirs := filepath.Join(dir, "hybridlimit-rls"), filepath.Join(dir, "ratelimit")
 	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	free, err := ports(6)
-	if err != nil {
+	free, err2 := ports(6)
+	if err := errors.Join(err, err2,
+		goTool(ctx, ".", "build", "-o", ours, "github.com/hybridlimit/hybridlimit/rls/cmd/hybridlimit-rls"),
+		buildTheirs(ctx, dir, theirs)); err != nil {
 		return nil, err
 	}
 	host := "127.0.0.1:"
-	for _, s := range []struct {
-		name, program string
-		args, env     []string
-		port          string
-	}{
-		{name: emptyName, program: self, args: []string{serveEmpty, host + free[0]}, port: free[0]},
-		{name: theirName, program: theirs, port: free[1], env: []string{
-			"GRPC_HOST=127.0.0.1", "HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
-			"GRPC_PORT=" + free[1], "PORT=" + free[2], "DEBUG_PORT=" + free[3],
-			"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redisAddr, "USE_STATSD=false", "LOG_LEVEL=error",
-			"RUNTIME_ROOT=" + filepath.Join(dir, "runtime"), "RUNTIME_SUBDIRECTORY=bench", "RUNTIME_WATCH_ROOT=false",
-		}},
-		{name: ourName, program: ours, port: free[4], args: []string{
-			"-grpc", host + free[4], "-http", host + free[5], "-redis", "redis://" + redisAddr, "-config", runtime,
-		}},
-	} {
-		started, err := start(dir, s.name, s.program, s.args, s.env, host+s.port)
-		if err != nil {
-			return all, err
+	all = []*subject{
+		newSubject(dir, emptyName, host+free[0], self, serveEmpty, host+free[0]),
+		newSubject(dir, theirName, host+free[1], theirs),
+		newSubject(dir, ourName, host+free[4], ours, "-grpc", host+free[4], "-http", host+free[5],
+			"-redis", "redis://"+redisAddr, "-config", runtime),
+	}
+	all[1].cmd.Env = append(
+		os.Environ(), "GRPC_HOST=127.0.0.1", "HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
+		"GRPC_PORT="+free[1], "PORT="+free[2], "DEBUG_PORT="+free[3],
+		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redisAddr, "USE_STATSD=false", "LOG_LEVEL=error",
+		"RUNTIME_ROOT="+filepath.Join(dir, "runtime"), "RUNTIME_SUBDIRECTORY=bench", "RUNTIME_WATCH_ROOT=false",
+	)
+	for i, s := range all {
+		if err := s.start(); err != nil {
+			for _, started := range all[:i] {
+				started.stop()
+			}
+			return nil, err
 		}
-		all = append(all, started)
 	}
 	return all, nil
 }

@@ -1,7 +1,7 @@
 package benchkit
 
 import (
-	"bufio"
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,10 +13,7 @@ import (
 
 // CPU returns the name of the processor, if Linux reports it.
 func CPU() string {
-	if name := field("/proc/cpuinfo", "model name"); name != "" {
-		return name
-	}
-	return "unknown CPU"
+	return cmp.Or(field("/proc/cpuinfo", "model name"), "unknown CPU")
 }
 
 // Memory returns the size of the machine's memory.
@@ -42,10 +39,8 @@ func Kernel() string {
 // LoadAverage returns the load average of the last minute, or "?" if it is unknown.
 func LoadAverage() string {
 	text, _ := os.ReadFile("/proc/loadavg")
-	if load, _, ok := strings.Cut(string(text), " "); ok {
-		return load
-	}
-	return "?"
+	load, _, _ := strings.Cut(string(text), " ")
+	return cmp.Or(load, "?")
 }
 
 // RedisServer returns the version of the installed redis-server.
@@ -70,15 +65,10 @@ func Modules() map[string]string {
 
 // field returns the first value of the given name in a file with lines "name: value".
 func field(file, name string) string {
-	f, err := os.Open(file)
-	if err != nil {
+	text, _ := os.ReadFile(file)
+	value := regexp.MustCompile(`(?m)^` + name + `\s*:\s*(.*)$`).FindSubmatch(text)
+	if value == nil {
 		return ""
 	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if k, v, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(k) == name {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
+	return string(value[1])
 }

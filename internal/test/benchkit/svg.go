@@ -42,7 +42,10 @@ func (s *SVG) Bytes() []byte {
 
 // Text writes a text whose left end, or the point that the attributes name, is at x, y.
 func (s *SVG) Text(x, y int, attributes, text string) {
-	fmt.Fprintf(&s.b, `<text x="%d" y="%d"%s>%s</text>`+"\n", x, y, gap(attributes), escape(text))
+	if attributes != "" {
+		attributes = " " + attributes
+	}
+	fmt.Fprintf(&s.b, `<text x="%d" y="%d"%s>%s</text>`+"\n", x, y, attributes, escape(text))
 }
 
 // Stroke is the style of a line.
@@ -114,7 +117,8 @@ func (a Axes) Draw(s *SVG, title string, xs, ys []Tick, caption string) {
 
 // Clip clips everything that draw draws to the panel. The id must be unique in the picture.
 func (a Axes) Clip(s *SVG, id string, draw func()) {
-	fmt.Fprintf(&s.b, `<clipPath id="%s"><rect x="%d" y="%d" width="%d" height="%d"/></clipPath>`+"\n<g clip-path=\"url(#%s)\">\n",
+	fmt.Fprintf(&s.b, `<clipPath id="%s"><rect x="%d" y="%d" width="%d" height="%d"/></clipPath>`+
+		"\n<g clip-path=\"url(#%s)\">\n",
 		id, a.Left, a.Top, a.Right-a.Left, a.Bottom-a.Top, id)
 	draw()
 	s.b.WriteString("</g>\n")
@@ -127,13 +131,6 @@ func (a Axes) Across(s *SVG, v float64, k Stroke) {
 
 // Pixels formats a length with at most one decimal. More decimals would make the bytes differ without a visible change.
 func Pixels(x float64) string { return strconv.FormatFloat(Round(x, 1), 'f', -1, 64) }
-
-func gap(attributes string) string {
-	if attributes == "" {
-		return ""
-	}
-	return " " + attributes
-}
 
 func escape(s string) string {
 	var b bytes.Buffer

@@ -17,29 +17,6 @@ func Between(page, from, to, text string) (string, error) {
 	return head + from + text + to + tail, nil
 }
 
-// Bound is a limit for a figure.
-type Bound struct {
-	Value  float64
-	AtMost bool // false: at least
-	Slack  float64
-}
-
-// Holds reports whether a figure is within the bound. NaN never is.
-func (b Bound) Holds(got float64) bool {
-	if b.AtMost {
-		return got <= b.Value+b.Slack
-	}
-	return got >= b.Value-b.Slack
-}
-
-// Sign returns "≤" or "≥".
-func (b Bound) Sign() string {
-	if b.AtMost {
-		return "≤"
-	}
-	return "≥"
-}
-
 // Thousands formats 1234567 as 1 234 567, with any separator.
 func Thousands(n int64, separator string) string {
 	s := strconv.FormatInt(n, 10)

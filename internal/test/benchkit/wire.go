@@ -1,4 +1,4 @@
-package main
+package benchkit
 
 import (
 	"bytes"
@@ -10,23 +10,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// wire counts the traffic between clients and Redis: bytes in each direction, and messages. A message is a top-level
+// Wire counts the traffic between clients and Redis: bytes in each direction, and messages. A message is a top-level
 // command, even if several share a packet. It is a hook, because every library on top of go-redis accepts hooks.
-type wire struct{ sent, received, messages atomic.Int64 }
+type Wire struct{ sent, received, messages atomic.Int64 }
 
-// traffic has the counts of a wire.
-type traffic struct{ sent, received, messages int64 }
-
-func (w *wire) traffic() traffic {
-	return traffic{w.sent.Load(), w.received.Load(), w.messages.Load()}
-}
-
-func (t traffic) since(before traffic) traffic {
-	return traffic{t.sent - before.sent, t.received - before.received, t.messages - before.messages}
+// Traffic returns the messages so far, and the bytes to Redis and from it. They are 0 if w is nil.
+func (w *Wire) Traffic() (messages, sent, received int64) {
+	if w == nil {
+		return 0, 0, 0
+	}
+	return w.messages.Load(), w.sent.Load(), w.received.Load()
 }
 
 // DialHook adds a counter to every new connection.
-func (w *wire) DialHook(next redis.DialHook) redis.DialHook {
+func (w *Wire) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := next(ctx, network, addr)
 		if err != nil {
@@ -37,16 +34,16 @@ func (w *wire) DialHook(next redis.DialHook) redis.DialHook {
 }
 
 // ProcessHook changes nothing.
-func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (w *Wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 // ProcessPipelineHook changes nothing.
-func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (w *Wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
 type countedConn struct {
 	net.Conn
-	wire *wire
+	wire *Wire
 	req  requests
 }
 
