@@ -54,6 +54,13 @@ func (v *Violations) Add(field string, value any, problem string) {
 	*v = append(*v, hybridlimit.Violation{Field: field, Value: value, Problem: problem})
 }
 
+// AddIf appends one violation if the value is bad.
+func (v *Violations) AddIf(bad bool, field string, value any, problem string) {
+	if bad {
+		v.Add(field, value, problem)
+	}
+}
+
 // AddLimit appends the violations that l.Validate would report.
 func (v *Violations) AddLimit(l hybridlimit.Limit) {
 	var bad *hybridlimit.InvalidError

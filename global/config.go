@@ -83,22 +83,12 @@ func (c Config) withDefaults() Config {
 func (c Config) violations(limit hybridlimit.Limit) error {
 	var bad adapter.Violations
 	bad.AddLimit(limit)
-	if !adapter.CheckName(c.Prefix) {
-		bad.Add("Config.Prefix", c.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
-	}
-	if !adapter.CheckName(c.Name) {
-		bad.Add("Config.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,128}")
-	}
-	if c.Tags < 1 || c.Tags > lua.MaxTags {
-		bad.Add("Config.Tags", c.Tags, "must be 1 to 16384")
-	}
-	if c.Timeout < 0 {
-		bad.Add("Config.Timeout", c.Timeout, "must not be negative")
-	}
+	bad.AddIf(!adapter.CheckName(c.Prefix), "Config.Prefix", c.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
+	bad.AddIf(!adapter.CheckName(c.Name), "Config.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,128}")
+	bad.AddIf(c.Tags < 1 || c.Tags > lua.MaxTags, "Config.Tags", c.Tags, "must be 1 to 16384")
+	bad.AddIf(c.Timeout < 0, "Config.Timeout", c.Timeout, "must not be negative")
 	bad.AddSecret("Config.HashKeys", c.HashKeys)
 	bad = append(bad, circuit.Violations(c.Breaker, "Config.Breaker.")...)
-	if c.MaxKeyBytes < 0 {
-		bad.Add("Config.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
-	}
+	bad.AddIf(c.MaxKeyBytes < 0, "Config.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
 	return bad.Err("global")
 }

@@ -91,15 +91,9 @@ func (e *BusyError) GRPCStatus() *status.Status {
 // NewClient returns a Client. Its error (ErrInvalid) lists everything wrong with cfg.
 func NewClient(cfg ClientConfig) (*Client, error) {
 	var bad adapter.Violations
-	if cfg.MaxBlock < 0 {
-		bad.Add("ClientConfig.MaxBlock", cfg.MaxBlock, "must not be negative")
-	}
-	if cfg.MaxKeys < 0 {
-		bad.Add("ClientConfig.MaxKeys", cfg.MaxKeys, "must not be negative")
-	}
-	if cfg.LimiterKey != nil && cfg.Limiter == nil {
-		bad.Add("ClientConfig.LimiterKey", "set", "needs a Limiter")
-	}
+	bad.AddIf(cfg.MaxBlock < 0, "ClientConfig.MaxBlock", cfg.MaxBlock, "must not be negative")
+	bad.AddIf(cfg.MaxKeys < 0, "ClientConfig.MaxKeys", cfg.MaxKeys, "must not be negative")
+	bad.AddIf(cfg.LimiterKey != nil && cfg.Limiter == nil, "ClientConfig.LimiterKey", "set", "needs a Limiter")
 	if cfg.Limiter != nil && gate.IsNil(cfg.Limiter) {
 		bad.Add("ClientConfig.Limiter", nil, "must be a limiter, or nil without a type")
 	}

@@ -91,15 +91,9 @@ func NewTransport(cfg TransportConfig) (*Transport, error) {
 	if !(cfg.SlowBelow <= 1) { // written so that NaN is a violation too
 		bad.Add("TransportConfig.SlowBelow", cfg.SlowBelow, "must be at most 1")
 	}
-	if cfg.Backoff < 0 {
-		bad.Add("TransportConfig.Backoff", cfg.Backoff, "must not be negative")
-	}
-	if cfg.MaxBlock < 0 {
-		bad.Add("TransportConfig.MaxBlock", cfg.MaxBlock, "must not be negative")
-	}
-	if cfg.MaxKeys < 0 {
-		bad.Add("TransportConfig.MaxKeys", cfg.MaxKeys, "must not be negative")
-	}
+	bad.AddIf(cfg.Backoff < 0, "TransportConfig.Backoff", cfg.Backoff, "must not be negative")
+	bad.AddIf(cfg.MaxBlock < 0, "TransportConfig.MaxBlock", cfg.MaxBlock, "must not be negative")
+	bad.AddIf(cfg.MaxKeys < 0, "TransportConfig.MaxKeys", cfg.MaxKeys, "must not be negative")
 	if err := bad.Err("httplimit"); err != nil {
 		return nil, err
 	}

@@ -215,21 +215,11 @@ func (c ConcurrencyConfig) violations(limit hybridlimit.Limit) adapter.Violation
 	if !adapter.CheckName(c.Name) {
 		bad.Add("ConcurrencyConfig.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,128}")
 	}
-	if c.Mode != ModeAuto && c.Mode != ModeExact {
-		bad.Add("ConcurrencyConfig.Mode", c.Mode, "must be auto or exact")
-	}
-	if c.MaxWait < 0 {
-		bad.Add("ConcurrencyConfig.MaxWait", c.MaxWait, "must not be negative")
-	}
-	if c.MaxKeys < 0 {
-		bad.Add("ConcurrencyConfig.MaxKeys", c.MaxKeys, "must not be negative")
-	}
-	if c.MaxKeyBytes < 0 {
-		bad.Add("ConcurrencyConfig.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
-	}
-	if !fallback.Kind(c.Fallback).Valid() {
-		bad.Add("ConcurrencyConfig.Fallback", c.Fallback, "is not a fallback")
-	}
+	bad.AddIf(c.Mode != ModeAuto && c.Mode != ModeExact, "ConcurrencyConfig.Mode", c.Mode, "must be auto or exact")
+	bad.AddIf(c.MaxWait < 0, "ConcurrencyConfig.MaxWait", c.MaxWait, "must not be negative")
+	bad.AddIf(c.MaxKeys < 0, "ConcurrencyConfig.MaxKeys", c.MaxKeys, "must not be negative")
+	bad.AddIf(c.MaxKeyBytes < 0, "ConcurrencyConfig.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
+	bad.AddIf(!fallback.Kind(c.Fallback).Valid(), "ConcurrencyConfig.Fallback", c.Fallback, "is not a fallback")
 	if c.FallbackFloor > limit.BurstSize() && !account.Static(limit) {
 		bad.Add("ConcurrencyConfig.FallbackFloor", c.FallbackFloor, "must not exceed the limit")
 	}

@@ -179,24 +179,16 @@ func (c Config) withDefaults() Config {
 func (c Config) violations(limit hybridlimit.Limit) adapter.Violations {
 	var bad adapter.Violations
 	bad.AddLimit(limit)
-	if !adapter.CheckName(c.Name) {
-		bad.Add("Config.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,128}")
-	}
-	if !account.Mode(c.Mode).Valid() {
-		bad.Add("Config.Mode", c.Mode, "is not a mode")
-	}
+	bad.AddIf(!adapter.CheckName(c.Name), "Config.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,128}")
+	bad.AddIf(!account.Mode(c.Mode).Valid(), "Config.Mode", c.Mode, "is not a mode")
 	if !(c.Overshoot <= 1) { // also NaN
 		bad.Add("Config.Overshoot", c.Overshoot, "must be at most 1")
 	}
 	if c.Overshoot > 0 && c.Mode != ModeAuto {
 		bad.Add("Config.Overshoot", c.Overshoot, "is only for ModeAuto, not for mode "+c.Mode.String())
 	}
-	if c.SyncEvery < 0 {
-		bad.Add("Config.SyncEvery", c.SyncEvery, "must not be negative")
-	}
-	if c.SyncInterval < 0 {
-		bad.Add("Config.SyncInterval", c.SyncInterval, "must not be negative")
-	}
+	bad.AddIf(c.SyncEvery < 0, "Config.SyncEvery", c.SyncEvery, "must not be negative")
+	bad.AddIf(c.SyncInterval < 0, "Config.SyncInterval", c.SyncInterval, "must not be negative")
 	if c.MaxWait < 0 && c.Mode == ModeExact {
 		bad.Add("Config.MaxWait", c.MaxWait, "must not be negative with ModeExact, which waits for every decision")
 	}
@@ -204,15 +196,9 @@ func (c Config) violations(limit hybridlimit.Limit) adapter.Violations {
 		bad.Add("Config.LogDenials", c.LogDenials, "must be at least 1ms, or 0 for none")
 	}
 	refresh.Check(&bad, c.LimitRefresh)
-	if c.MaxKeys < 0 {
-		bad.Add("Config.MaxKeys", c.MaxKeys, "must not be negative")
-	}
-	if c.MaxKeyBytes < 0 {
-		bad.Add("Config.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
-	}
-	if !fallback.Kind(c.Fallback).Valid() {
-		bad.Add("Config.Fallback", c.Fallback, "is not a fallback")
-	}
+	bad.AddIf(c.MaxKeys < 0, "Config.MaxKeys", c.MaxKeys, "must not be negative")
+	bad.AddIf(c.MaxKeyBytes < 0, "Config.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")
+	bad.AddIf(!fallback.Kind(c.Fallback).Valid(), "Config.Fallback", c.Fallback, "is not a fallback")
 	if c.FallbackFloor > 0 && c.FallbackFloor > limit.BurstSize() {
 		bad.Add("Config.FallbackFloor", c.FallbackFloor, "must not exceed the burst")
 	}
@@ -241,19 +227,11 @@ func (c HubConfig) violations() adapter.Violations {
 	if c.Prefix != "" && !adapter.CheckName(c.Prefix) {
 		bad.Add("HubConfig.Prefix", c.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
 	}
-	if c.Name != "" && !adapter.CheckName(c.Name) {
-		bad.Add("HubConfig.Name", c.Name, "must match [A-Za-z0-9_.-]{1,128}")
-	}
-	if c.Tags < 0 || c.Tags > lua.MaxTags {
-		bad.Add("HubConfig.Tags", c.Tags, "must be 1 to 16384, or 0 for 16")
-	}
-	if c.FleetSize < 0 {
-		bad.Add("HubConfig.FleetSize", c.FleetSize, "must not be negative")
-	}
+	bad.AddIf(c.Name != "" && !adapter.CheckName(c.Name), "HubConfig.Name", c.Name, "must match [A-Za-z0-9_.-]{1,128}")
+	bad.AddIf(c.Tags < 0 || c.Tags > lua.MaxTags, "HubConfig.Tags", c.Tags, "must be 1 to 16384, or 0 for 16")
+	bad.AddIf(c.FleetSize < 0, "HubConfig.FleetSize", c.FleetSize, "must not be negative")
 	bad.AddSecret("HubConfig.HashKeys", c.HashKeys)
-	if c.SyncTimeout < 0 {
-		bad.Add("HubConfig.SyncTimeout", c.SyncTimeout, "must not be negative")
-	}
+	bad.AddIf(c.SyncTimeout < 0, "HubConfig.SyncTimeout", c.SyncTimeout, "must not be negative")
 	return bad
 }
 

@@ -64,12 +64,8 @@ const (
 )
 
 func (c Config) violations(path string, hub Hub) (bad adapter.Violations) {
-	if path == "" {
-		bad.Add("path", path, "is required")
-	}
-	if hub == nil {
-		bad.Add("hub", hub, "is required")
-	}
+	bad.AddIf(path == "", "path", path, "is required")
+	bad.AddIf(hub == nil, "hub", hub, "is required")
 	if c.Every != 0 && c.Every < 100*time.Millisecond {
 		bad.Add("Config.Every", c.Every, "must be at least 100ms, or 0 for 2s")
 	}

@@ -44,9 +44,7 @@ func (c ConcurrencyConfig) check(limit hybridlimit.Limit) error {
 	var bad adapter.Violations
 	bad.AddLimit(limit)
 	checkKeys(&bad, "ConcurrencyConfig.", c.Name, c.MaxKeys, c.MaxKeyBytes)
-	if c.MaxWait < 0 {
-		bad.Add("ConcurrencyConfig.MaxWait", c.MaxWait, "must not be negative")
-	}
+	bad.AddIf(c.MaxWait < 0, "ConcurrencyConfig.MaxWait", c.MaxWait, "must not be negative")
 	if err := bad.Err("local"); err != nil {
 		return err
 	}

@@ -93,13 +93,7 @@ func check(limit hybridlimit.Limit, c Config) error {
 
 // checkKeys adds the violations of the fields that Config and ConcurrencyConfig share.
 func checkKeys(bad *adapter.Violations, config, name string, maxKeys, maxKeyBytes int) {
-	if name != "" && !adapter.CheckName(name) {
-		bad.Add(config+"Name", name, "must be 1 to 128 of [A-Za-z0-9_.-]")
-	}
-	if maxKeys < 0 {
-		bad.Add(config+"MaxKeys", maxKeys, "must not be negative")
-	}
-	if maxKeyBytes < 0 {
-		bad.Add(config+"MaxKeyBytes", maxKeyBytes, "must not be negative")
-	}
+	bad.AddIf(name != "" && !adapter.CheckName(name), config+"Name", name, "must be 1 to 128 of [A-Za-z0-9_.-]")
+	bad.AddIf(maxKeys < 0, config+"MaxKeys", maxKeys, "must not be negative")
+	bad.AddIf(maxKeyBytes < 0, config+"MaxKeyBytes", maxKeyBytes, "must not be negative")
 }

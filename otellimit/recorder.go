@@ -89,17 +89,11 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 // provider, Wrap returns next.
 func (r *Recorder) Wrap(name string, next hybridlimit.Limiter) (hybridlimit.Limiter, error) {
 	var bad adapter.Violations
-	if !adapter.CheckName(name) {
-		bad.Add("name", name, "must match [A-Za-z0-9_.-]{1,128}")
-	}
-	if next == nil {
-		bad.Add("next", next, "is required")
-	}
+	bad.AddIf(!adapter.CheckName(name), "name", name, "must match [A-Za-z0-9_.-]{1,128}")
+	bad.AddIf(next == nil, "next", next, "is required")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.wrapped[name] != nil {
-		bad.Add("name", name, "is taken by another limiter of this Recorder")
-	}
+	bad.AddIf(r.wrapped[name] != nil, "name", name, "is taken by another limiter of this Recorder")
 	if err := bad.Err("otellimit"); err != nil {
 		return nil, err
 	}

@@ -75,9 +75,7 @@ func (o Options) withDefaults() Options {
 
 func (o Options) violations() adapter.Violations {
 	var bad adapter.Violations
-	if o.MaxDescriptors < 0 {
-		bad.Add("Options.MaxDescriptors", o.MaxDescriptors, "must not be negative")
-	}
+	bad.AddIf(o.MaxDescriptors < 0, "Options.MaxDescriptors", o.MaxDescriptors, "must not be negative")
 	for _, h := range []struct{ field, name string }{
 		{"LimitHeader", o.LimitHeader},
 		{"RemainingHeader", o.RemainingHeader},

@@ -81,16 +81,12 @@ func checked(cfg Config) (Config, error) {
 	if cfg.Healthy <= 0 {
 		bad.Add("Config.Healthy", cfg.Healthy, "must be above 0: a time that calls of a healthy process do not take")
 	}
-	if cfg.MaxInFlight < 0 {
-		bad.Add("Config.MaxInFlight", cfg.MaxInFlight, "must not be negative")
-	}
+	bad.AddIf(cfg.MaxInFlight < 0, "Config.MaxInFlight", cfg.MaxInFlight, "must not be negative")
 	most := cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
 	if cfg.MinInFlight < 0 || cfg.MaxInFlight >= 0 && cfg.MinInFlight > most {
 		bad.Add("Config.MinInFlight", cfg.MinInFlight, fmt.Sprintf("must be 0 to MaxInFlight (%d)", most))
 	}
-	if cfg.MaxWait < 0 {
-		bad.Add("Config.MaxWait", cfg.MaxWait, "must not be negative")
-	}
+	bad.AddIf(cfg.MaxWait < 0, "Config.MaxWait", cfg.MaxWait, "must not be negative")
 	if !(cfg.Step >= 0 && cfg.Step <= 1) { // written so that NaN is a violation too
 		bad.Add("Config.Step", cfg.Step, "must be 0 to 1")
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
@@ -22,10 +23,10 @@ func reset(fs *flag.FlagSet, c *connection) job {
 	key := &which{}
 	key.add(fs)
 	var j job
-	j.check = func(bad *violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		key.argument(bad, args)
 		key.check(bad, c.in)
-		bad.when(limit.set && static(limit.limit), "-limit", limit.String(), "must be a limit that counts units")
+		bad.AddIf(limit.set && static(limit.limit), "-limit", limit.String(), "must be a limit that counts units")
 	}
 	j.do = func(ctx context.Context, _ []string, out *printer) error {
 		t, err := c.target(ctx, key, *tagBy, &limit)
@@ -103,7 +104,7 @@ func fleetSwitch(fs *flag.FlagSet, c *connection) job {
 	force := fs.Bool("force", false, "set it also if no process has a limiter of this name: processes that start within a day receive it")
 	var j job
 	var to hybrid.Switch
-	j.check = func(bad *violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		arguments(bad, args, 0, 1, "must be one switch, or none to show it")
 		if len(args) == 1 {
 			var err error

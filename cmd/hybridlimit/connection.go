@@ -67,12 +67,12 @@ func addConnection(fs *flag.FlagSet, fromEnv string) *connection {
 }
 
 // check adds a violation for each invalid flag, and reads the secret.
-func (c *connection) check(bad *violations) {
+func (c *connection) check(bad *adapter.Violations) {
 	optional := c.unnamed && c.name == ""
-	bad.when(!optional && !adapter.CheckName(c.name), "-name", c.name, "is required and must match [A-Za-z0-9_.-]{1,128}")
-	bad.when(!adapter.CheckName(c.prefix), "-prefix", c.prefix, "must match [A-Za-z0-9_.-]{1,128}")
-	bad.when(c.tags < 0 || c.tags > lua.MaxTags, "-tags", c.tags, "must be 1 to 16384, or 0")
-	bad.when(c.timeout <= 0, "-timeout", c.timeout, "must be positive")
+	bad.AddIf(!optional && !adapter.CheckName(c.name), "-name", c.name, "is required and must match [A-Za-z0-9_.-]{1,128}")
+	bad.AddIf(!adapter.CheckName(c.prefix), "-prefix", c.prefix, "must match [A-Za-z0-9_.-]{1,128}")
+	bad.AddIf(c.tags < 0 || c.tags > lua.MaxTags, "-tags", c.tags, "must be 1 to 16384, or 0")
+	bad.AddIf(c.timeout <= 0, "-timeout", c.timeout, "must be positive")
 	c.secret = secretOf(bad, "-hash-secret-file", c.secretFile)
 	c.trust.check(bad, strings.HasPrefix(c.url, "rediss:"))
 	if _, err := c.options(); err != nil {
@@ -81,7 +81,7 @@ func (c *connection) check(bad *violations) {
 }
 
 // secretOf reads a secret from a file. Without a file name there is no secret.
-func secretOf(bad *violations, name, file string) hybridlimit.Secret {
+func secretOf(bad *adapter.Violations, name, file string) hybridlimit.Secret {
 	if file == "" {
 		return ""
 	}
@@ -223,9 +223,9 @@ func (t *trust) add(fs *flag.FlagSet) {
 }
 
 // check reads the files, and adds a violation for each invalid flag.
-func (t *trust) check(bad *violations, encrypted bool) {
+func (t *trust) check(bad *adapter.Violations, encrypted bool) {
 	for _, f := range []struct{ name, file string }{{"-tls-ca", t.ca}, {"-tls-cert", t.cert}, {"-tls-key", t.key}} {
-		bad.when(f.file != "" && !encrypted, f.name, f.file, "needs a rediss:// URL")
+		bad.AddIf(f.file != "" && !encrypted, f.name, f.file, "needs a rediss:// URL")
 	}
 	if t.ca != "" {
 		t.roots = x509.NewCertPool()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -48,7 +49,7 @@ func inspect(fs *flag.FlagSet, c *connection) job {
 	key := &which{}
 	key.add(fs)
 	var j job
-	j.check = func(bad *violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		key.argument(bad, args)
 		key.check(bad, c.in)
 		switch {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
@@ -33,20 +34,20 @@ func fleetLimit(fs *flag.FlagSet, c *connection) job {
 	var j job
 	var to hybrid.FleetLimit
 	sets := false
-	j.check = func(bad *violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		l.which.check(bad, c.in)
 		arguments(bad, args, 0, 1, "must be one limit, or none to show it")
 		sets = len(args) == 1
 		key := l.given() > 0
-		bad.when(l.back && sets, "-clear", l.back, "cannot be used with a limit")
-		bad.when(l.part != 1 && !sets, "-part", l.part, "needs a limit")
-		bad.when(l.part != 1 && key, "-part", l.part, "cannot be used with a key")
-		bad.when(l.list && (sets || l.back || key), "-list", l.list, "cannot be used with a limit, a key or -clear")
+		bad.AddIf(l.back && sets, "-clear", l.back, "cannot be used with a limit")
+		bad.AddIf(l.part != 1 && !sets, "-part", l.part, "needs a limit")
+		bad.AddIf(l.part != 1 && key, "-part", l.part, "cannot be used with a key")
+		bad.AddIf(l.list && (sets || l.back || key), "-list", l.list, "cannot be used with a limit, a key or -clear")
 		if sets {
 			var err error
 			to.Limit, err = hybridlimit.ParseLimit(args[0])
 			to.Part = l.part
-			bad.when(err != nil, "limit", args[0], "is not a limit, such as \"100/s burst 200\"")
+			bad.AddIf(err != nil, "limit", args[0], "is not a limit, such as \"100/s burst 200\"")
 		}
 	}
 	j.invalid = func(err error) error {

@@ -11,6 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/adapter"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/lua"
@@ -50,11 +52,11 @@ func list(fs *flag.FlagSet, c *connection) job {
 	fs.Var(&l.limit, "limit", "needs -name: the `limit` of the keys, such as \"100/s burst 200\", to show the units left now")
 	l.add(fs)
 	var j job
-	j.check = func(bad *violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		l.check(bad)
 		arguments(bad, args, 0, 0, "must be none; -name selects a limiter")
-		bad.when(l.show < 1 || l.show > 1000, "-n", l.show, "must be 1 to 1000")
-		bad.when(l.limit.set && c.name == "", "-limit", l.limit.String(), "needs -name, because limiters differ in their limits")
+		bad.AddIf(l.show < 1 || l.show > 1000, "-n", l.show, "must be 1 to 1000")
+		bad.AddIf(l.limit.set && c.name == "", "-limit", l.limit.String(), "needs -name, because limiters differ in their limits")
 	}
 	j.do = func(ctx context.Context, _ []string, out *printer) error {
 		err := l.find(ctx, c)

@@ -199,7 +199,7 @@ func (c command) run(ctx context.Context, args []string, redisURL string, in io.
 
 // do checks all flags and arguments, connects to Redis, and runs the command.
 func (c command) do(ctx context.Context, conn *connection, j job, args []string, out *printer) error {
-	var bad violations
+	var bad adapter.Violations
 	if !c.offline {
 		conn.check(&bad)
 	}
@@ -262,32 +262,22 @@ func (r redactor) Write(p []byte) (int, error) {
 // job is a command with its flags.
 type job struct {
 	// check adds a violation for each invalid flag of the command, and for its arguments.
-	check func(bad *violations, args []string)
+	check func(bad *adapter.Violations, args []string)
 	// invalid returns the error of the command for that of check, or for nil. Nil: the error stays.
 	invalid func(err error) error
 	do      func(ctx context.Context, args []string, out *printer) error
 }
 
-// violations are those of the flags and arguments of a command.
-type violations struct{ adapter.Violations }
-
-// when adds a violation if a flag or an argument is wrong.
-func (v *violations) when(wrong bool, name string, value any, problem string) {
-	if wrong {
-		v.Add(name, value, problem)
-	}
-}
-
 // invalid returns the error of one violation.
 func invalid(name string, value any, problem string) error {
-	var bad violations
+	var bad adapter.Violations
 	bad.Add(name, value, problem)
 	return bad.Err("hybridlimit")
 }
 
 // arguments adds a violation if the number of arguments is wrong.
-func arguments(bad *violations, args []string, least, most int, what string) {
-	bad.when(len(args) < least || len(args) > most, "arguments", args, what)
+func arguments(bad *adapter.Violations, args []string, least, most int, what string) {
+	bad.AddIf(len(args) < least || len(args) > most, "arguments", args, what)
 }
 
 // printer takes the answer of a command, as text and as a value for -json. It writes one of them at the end.

@@ -16,6 +16,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
 	"github.com/hybridlimit/hybridlimit/limitfile"
@@ -25,7 +26,7 @@ import (
 // check is the command check.
 func check(*flag.FlagSet, *connection) job {
 	var j job
-	j.check = func(bad *violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		arguments(bad, args, 1, 1, "must be one file")
 		if len(args) == 1 && slices.Contains([]string{".yaml", ".yml"}, strings.ToLower(filepath.Ext(args[0]))) {
 			bad.Add("FILE", args[0], "must be JSON; for YAML call yamllimit.Parse of limitfile/yamllimit, for example in a test")
@@ -135,10 +136,10 @@ func describe(out io.Writer, file *limitfile.File) error {
 // completion is the command completion.
 func completion(*flag.FlagSet, *connection) job {
 	var j job
-	j.check = func(bad *violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		arguments(bad, args, 1, 1, "must be bash or zsh")
 		if len(args) == 1 {
-			bad.when(args[0] != "bash" && args[0] != "zsh", "SHELL", args[0], "must be bash or zsh")
+			bad.AddIf(args[0] != "bash" && args[0] != "zsh", "SHELL", args[0], "must be bash or zsh")
 		}
 	}
 	j.do = func(_ context.Context, args []string, out *printer) error {
@@ -193,7 +194,7 @@ func completionOf(shell string) string {
 
 // version is the command version.
 func version(*flag.FlagSet, *connection) job {
-	j := job{check: func(bad *violations, args []string) { arguments(bad, args, 0, 0, "must be none") }}
+	j := job{check: func(bad *adapter.Violations, args []string) { arguments(bad, args, 0, 0, "must be none") }}
 	j.do = func(_ context.Context, _ []string, out *printer) error {
 		v := struct {
 			Version string `json:"version"` // of the module; "(devel)" for a build from a checkout without one

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/adapter"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -33,9 +35,9 @@ func (w *walk) add(fs *flag.FlagSet) {
 }
 
 // check adds a violation for each invalid flag.
-func (w *walk) check(bad *violations) {
-	bad.when(w.most <= 0, "-for", w.most, "must be positive")
-	bad.when(w.rate < 1, "-rate", w.rate, "must be at least 1")
+func (w *walk) check(bad *adapter.Violations) {
+	bad.AddIf(w.most <= 0, "-for", w.most, "must be positive")
+	bad.AddIf(w.rate < 1, "-rate", w.rate, "must be at least 1")
 }
 
 // seen receives a page of matching keys. done ends the scan.

@@ -11,6 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/adapter"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/wire"
@@ -48,12 +50,12 @@ func top(fs *flag.FlagSet, c *connection) job {
 	fs.IntVar(&r.show, "n", 20, "number of `keys` to show for a limiter, 1 to 1000")
 	r.add(fs)
 	var j job
-	j.check = func(bad *violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		arguments(bad, args, 0, 0, "must be none")
 		known := slices.Contains([]string{"busiest", "emptiest", "running"}, r.by)
-		bad.when(!known, "-by", r.by, "must be busiest, emptiest or running")
-		bad.when(r.by == "running" && c.name == "", "-by", r.by, "needs -name")
-		bad.when(r.show < 1 || r.show > 1000, "-n", r.show, "must be 1 to 1000")
+		bad.AddIf(!known, "-by", r.by, "must be busiest, emptiest or running")
+		bad.AddIf(r.by == "running" && c.name == "", "-by", r.by, "needs -name")
+		bad.AddIf(r.show < 1 || r.show > 1000, "-n", r.show, "must be 1 to 1000")
 		r.check(bad)
 	}
 	j.do = func(ctx context.Context, _ []string, out *printer) (err error) {

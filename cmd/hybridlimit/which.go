@@ -76,18 +76,18 @@ func (w *which) flags() string {
 
 // argument makes the argument of the command the text of the key, if there is one. It adds a violation unless there is
 // exactly one key.
-func (w *which) argument(bad *violations, args []string) {
+func (w *which) argument(bad *adapter.Violations, args []string) {
 	if w.given() == 0 && len(args) == 1 {
 		w.text = args[0]
-		bad.when(w.text == "", "arguments", "[key]", hybridlimit.ErrEmptyKey.Error())
+		bad.AddIf(w.text == "", "arguments", "[key]", hybridlimit.ErrEmptyKey.Error())
 		return
 	}
-	bad.when(w.given() != 1 || len(args) > 0, "arguments", args, "must be one key, or one of "+w.flags())
+	bad.AddIf(w.given() != 1 || len(args) > 0, "arguments", args, "must be one key, or one of "+w.flags())
 }
 
 // check adds a violation for each invalid flag, and reads the secret and standard input.
-func (w *which) check(bad *violations, in io.Reader) {
-	bad.when(w.given() > 1, "arguments", w.given(), "name more than one key: use one of "+w.flags())
+func (w *which) check(bad *adapter.Violations, in io.Reader) {
+	bad.AddIf(w.given() > 1, "arguments", w.given(), "name more than one key: use one of "+w.flags())
 	if strings.HasPrefix(w.text, `"`) {
 		if text, err := strconv.Unquote(w.text); err == nil {
 			w.text = text
@@ -105,20 +105,20 @@ func (w *which) check(bad *violations, in io.Reader) {
 			bad.Add(s.flag, "[secret]", "must be -, with "+s.what+" in standard input")
 		}
 	}
-	bad.when(w.apiKey != "" && w.header == "", "-header", w.header, "must not be empty")
+	bad.AddIf(w.apiKey != "" && w.header == "", "-header", w.header, "must not be empty")
 	if w.digest != "" {
 		sum, err := base64.RawURLEncoding.DecodeString(w.digest)
-		bad.when(err != nil || len(sum) != 16, "-digest", w.digest, "must be a key_digest of 22 characters")
+		bad.AddIf(err != nil || len(sum) != 16, "-digest", w.digest, "must be a key_digest of 22 characters")
 	}
 	if w.ip != "" {
 		_, err := netip.ParseAddr(w.ip)
-		bad.when(err != nil, "-ip", w.ip, "must be an IP address without a port")
+		bad.AddIf(err != nil, "-ip", w.ip, "must be an IP address without a port")
 		_, err = w.clientIP()
-		bad.when(err != nil, "-ipv4-bits, -ipv6-bits", fmt.Sprint(w.bits4, ", ", w.bits6), "must be 1 to 32 and 1 to 128")
+		bad.AddIf(err != nil, "-ipv4-bits, -ipv6-bits", fmt.Sprint(w.bits4, ", ", w.bits6), "must be 1 to 32 and 1 to 128")
 	}
 	w.secret = secretOf(bad, "-secret-file", w.secretFile)
 	unused := w.secret != "" && w.user == "" && w.apiKey == "" && w.bearer == ""
-	bad.when(unused, "-secret-file", w.secretFile, "needs -user, -api-key or -bearer")
+	bad.AddIf(unused, "-secret-file", w.secretFile, "needs -user, -api-key or -bearer")
 	if !w.offline {
 		w.walk.check(bad)
 	}
@@ -146,7 +146,7 @@ func (w *which) key() string {
 }
 
 // sentIn reads a secret of a client from standard input, as a server gets it.
-func sentIn(bad *violations, in io.Reader, name string) string {
+func sentIn(bad *adapter.Violations, in io.Reader, name string) string {
 	text, err := io.ReadAll(io.LimitReader(in, maxKeyBytes+1))
 	sent := strings.Trim(line(text), " \t") // as a server trims a header
 	switch {
@@ -163,7 +163,7 @@ func keyText(fs *flag.FlagSet, c *connection) job {
 	key := &which{offline: true}
 	key.add(fs)
 	var j job
-	j.check = func(bad *violations, args []string) {
+	j.check = func(bad *adapter.Violations, args []string) {
 		key.argument(bad, args)
 		key.check(bad, c.in)
 	}

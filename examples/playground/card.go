@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/httplimit"
 	"github.com/hybridlimit/hybridlimit/local"
 )
@@ -260,12 +261,12 @@ func (c *card) setLimit(q cardOrder) error {
 }
 
 // violations returns the fields that cannot be drawn, with the values that were sent.
-func (q cardOrder) violations(windowed bool) violations {
-	var bad violations
-	bad.when(q.Rate < 1 || q.Rate > 100, "rate", q.Rate, "must be 1 to 100 units")
-	bad.when(q.PeriodMs < 100 || q.PeriodMs > 60_000, "period_ms", q.PeriodMs, "must be 100 ms to a minute")
-	bad.when(windowed && q.Burst != 0, "burst", q.Burst, "must be 0: a window has no burst but its rate")
-	bad.when(!windowed && (q.Burst < 1 || q.Burst > 100), "burst", q.Burst, "must be 1 to 100 units")
+func (q cardOrder) violations(windowed bool) adapter.Violations {
+	var bad adapter.Violations
+	bad.AddIf(q.Rate < 1 || q.Rate > 100, "rate", q.Rate, "must be 1 to 100 units")
+	bad.AddIf(q.PeriodMs < 100 || q.PeriodMs > 60_000, "period_ms", q.PeriodMs, "must be 100 ms to a minute")
+	bad.AddIf(windowed && q.Burst != 0, "burst", q.Burst, "must be 0: a window has no burst but its rate")
+	bad.AddIf(!windowed && (q.Burst < 1 || q.Burst > 100), "burst", q.Burst, "must be 1 to 100 units")
 	return bad
 }
 

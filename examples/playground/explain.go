@@ -120,7 +120,7 @@ func classesOf(l *local.Limiter, declared []hybridlimit.Class) ([]*callClass, er
 }
 
 // checkClass returns the violation of a class that a page asks for. A card without classes has only "".
-func (c *card) checkClass(name string, bad *violations) {
+func (c *card) checkClass(name string, bad *adapter.Violations) {
 	switch {
 	case len(c.classes) == 0 && name != "":
 		bad.Add("class", name, "must be empty: the card has no classes")

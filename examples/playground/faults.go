@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // fault is a fault of Redis that a page asks for.
@@ -20,19 +22,19 @@ const (
 	maxFor  = 60_000 // the longest outage that ends by itself, ms
 )
 
-func (q fault) violations() violations {
-	var bad violations
+func (q fault) violations() adapter.Violations {
+	var bad adapter.Violations
 	switch q.Action {
 	case "kill", "hang", "wipe", "restore":
-		bad.when(q.Ms != 0, "ms", q.Ms, "is for slow only")
+		bad.AddIf(q.Ms != 0, "ms", q.Ms, "is for slow only")
 	case "slow":
-		bad.when(q.Ms < 1 || q.Ms > maxSlow, "ms", q.Ms, "must be 1 to 1000")
+		bad.AddIf(q.Ms < 1 || q.Ms > maxSlow, "ms", q.Ms, "must be 1 to 1000")
 	default:
 		bad.Add("action", q.Action, "must be kill, hang, slow, wipe or restore")
 	}
 	ends := q.Action == "kill" || q.Action == "hang"
-	bad.when(q.ForMs != 0 && !ends, "for_ms", q.ForMs, "is for kill and hang only")
-	bad.when(ends && (q.ForMs < 0 || q.ForMs > maxFor), "for_ms", q.ForMs, "must be 0 to 60000")
+	bad.AddIf(q.ForMs != 0 && !ends, "for_ms", q.ForMs, "is for kill and hang only")
+	bad.AddIf(ends && (q.ForMs < 0 || q.ForMs > maxFor), "for_ms", q.ForMs, "must be 0 to 60000")
 	return bad
 }
 

@@ -110,19 +110,9 @@ func wrongType(e *json.UnmarshalTypeError) error {
 	return invalid(e.Field, json.Number(literal), "is too large")
 }
 
-// violations are those of an order.
-type violations struct{ adapter.Violations }
-
-// when adds a violation if a field is wrong.
-func (v *violations) when(wrong bool, field string, value any, problem string) {
-	if wrong {
-		v.Add(field, value, problem)
-	}
-}
-
 // invalid returns the error of an order with one wrong field.
 func invalid(field string, value any, problem string) error {
-	var bad violations
+	var bad adapter.Violations
 	bad.Add(field, value, problem)
 	return bad.Err("playground")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
@@ -44,20 +45,20 @@ const (
 	maxCallLoad  = 5
 )
 
-func (s settings) violations() violations {
-	var bad violations
-	bad.when(s.Processes < 1 || s.Processes > maxProcesses, "processes", s.Processes, "must be 1 to 12")
-	bad.when(s.Rate < 1 || s.Rate > maxRate, "rate", s.Rate, "must be 1 to 2000 units a second")
-	bad.when(s.Burst < 1 || s.Burst > maxBurst, "burst", s.Burst, "must be 1 to 5000 units")
-	bad.when(!(s.Load >= 0 && s.Load <= maxLoad), "load", s.Load, "must be 0 to 20 times the limit")
-	bad.when(s.K < 0 || s.K > maxK, "k", s.K, "must be 0 (adaptive) to 10000 units")
-	bad.when(s.TMs < 5 || s.TMs > maxT, "t_ms", s.TMs, "must be 5 to 2000 ms")
-	bad.when(!(s.Overshoot >= 0 && s.Overshoot <= 1), "overshoot", s.Overshoot, "must be 0 to 1, a fraction of the burst")
-	bad.when(s.Permits < 1 || s.Permits > maxPermits, "permits", s.Permits, "must be 1 to 100 calls in flight")
-	bad.when(s.CallMs < 100 || s.CallMs > maxCallMs, "call_ms", s.CallMs, "must be 100 ms to a minute")
-	bad.when(!(s.CallLoad >= 0 && s.CallLoad <= maxCallLoad), "call_load", s.CallLoad, "must be 0 to 5 times the limit of calls in flight")
+func (s settings) violations() adapter.Violations {
+	var bad adapter.Violations
+	bad.AddIf(s.Processes < 1 || s.Processes > maxProcesses, "processes", s.Processes, "must be 1 to 12")
+	bad.AddIf(s.Rate < 1 || s.Rate > maxRate, "rate", s.Rate, "must be 1 to 2000 units a second")
+	bad.AddIf(s.Burst < 1 || s.Burst > maxBurst, "burst", s.Burst, "must be 1 to 5000 units")
+	bad.AddIf(!(s.Load >= 0 && s.Load <= maxLoad), "load", s.Load, "must be 0 to 20 times the limit")
+	bad.AddIf(s.K < 0 || s.K > maxK, "k", s.K, "must be 0 (adaptive) to 10000 units")
+	bad.AddIf(s.TMs < 5 || s.TMs > maxT, "t_ms", s.TMs, "must be 5 to 2000 ms")
+	bad.AddIf(!(s.Overshoot >= 0 && s.Overshoot <= 1), "overshoot", s.Overshoot, "must be 0 to 1, a fraction of the burst")
+	bad.AddIf(s.Permits < 1 || s.Permits > maxPermits, "permits", s.Permits, "must be 1 to 100 calls in flight")
+	bad.AddIf(s.CallMs < 100 || s.CallMs > maxCallMs, "call_ms", s.CallMs, "must be 100 ms to a minute")
+	bad.AddIf(!(s.CallLoad >= 0 && s.CallLoad <= maxCallLoad), "call_load", s.CallLoad, "must be 0 to 5 times the limit of calls in flight")
 	_, known := parseMode(s.Mode)
-	bad.when(!known, "mode", s.Mode, "must be auto, strict, deferred or exact")
+	bad.AddIf(!known, "mode", s.Mode, "must be auto, strict, deferred or exact")
 	return bad
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 //go:embed web
@@ -175,8 +176,8 @@ func (p *playground) try(w http.ResponseWriter, r *http.Request) {
 
 func (p *playground) sendRequests(c *card, r *http.Request) (v any, err error) {
 	err = with(r, func(q classRequests) error {
-		var bad violations
-		bad.when(q.N < 1 || q.N > 100, "n", q.N, "must be 1 to 100")
+		var bad adapter.Violations
+		bad.AddIf(q.N < 1 || q.N > 100, "n", q.N, "must be 1 to 100")
 		c.checkClass(q.Class, &bad)
 		if err := bad.Err("playground"); err != nil {
 			return err

@@ -37,25 +37,15 @@ func setDefault[T comparable](field *T, value T) {
 func Violations(c breaker.Config, prefix string) adapter.Violations {
 	var bad adapter.Violations
 	c = withDefaults(c)
-	if c.Failures < 0 {
-		bad.Add(prefix+"Failures", c.Failures, "must not be negative")
-	}
+	bad.AddIf(c.Failures < 0, prefix+"Failures", c.Failures, "must not be negative")
 	// Not "> 1": a NaN must be refused too.
-	if !(c.FailureRatio <= 1) {
-		bad.Add(prefix+"FailureRatio", c.FailureRatio, "must be at most 1")
-	}
-	if c.MinCalls < 0 {
-		bad.Add(prefix+"MinCalls", c.MinCalls, "must not be negative")
-	}
+	bad.AddIf(!(c.FailureRatio <= 1), prefix+"FailureRatio", c.FailureRatio, "must be at most 1")
+	bad.AddIf(c.MinCalls < 0, prefix+"MinCalls", c.MinCalls, "must not be negative")
 	inRange := func(field string, d time.Duration) {
-		if d < minDuration || d > maxDuration {
-			bad.Add(prefix+field, d, "must be 0 or from 1ms to 24h")
-		}
+		bad.AddIf(d < minDuration || d > maxDuration, prefix+field, d, "must be 0 or from 1ms to 24h")
 	}
 	inRange("Window", c.Window)
-	if c.SlowCall > maxDuration {
-		bad.Add(prefix+"SlowCall", c.SlowCall, "must be at most 24h")
-	}
+	bad.AddIf(c.SlowCall > maxDuration, prefix+"SlowCall", c.SlowCall, "must be at most 24h")
 	inRange("OpenFor", c.OpenFor)
 	return bad
 }

@@ -51,12 +51,8 @@ func (a Address) Checked(pkg string) (Address, error) {
 	if a.Header != XForwardedFor && a.Header != Forwarded {
 		bad.Add("IPConfig.Header", a.Header, "must be X-Forwarded-For or Forwarded")
 	}
-	if a.IPv4Bits < 1 || a.IPv4Bits > 32 {
-		bad.Add("IPConfig.IPv4Bits", a.IPv4Bits, "must be 1 to 32")
-	}
-	if a.IPv6Bits < 1 || a.IPv6Bits > 128 {
-		bad.Add("IPConfig.IPv6Bits", a.IPv6Bits, "must be 1 to 128")
-	}
+	bad.AddIf(a.IPv4Bits < 1 || a.IPv4Bits > 32, "IPConfig.IPv4Bits", a.IPv4Bits, "must be 1 to 32")
+	bad.AddIf(a.IPv6Bits < 1 || a.IPv6Bits > 128, "IPConfig.IPv6Bits", a.IPv6Bits, "must be 1 to 128")
 	for i, p := range a.TrustedProxies {
 		if !p.IsValid() || p.Bits() == 0 {
 			bad.Add(fmt.Sprintf("IPConfig.TrustedProxies[%d]", i), p, "must be a network with a prefix of at least 1 bit")

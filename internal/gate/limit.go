@@ -102,15 +102,9 @@ func PartsOf[R any](ctx context.Context, r R, limits []Reader[R], classes bool, 
 
 // CheckedConfig appends the violations of the fields that the Configs of the adapters share.
 func CheckedConfig(bad *adapter.Violations, failure, most uint8, shedder hybridlimit.Shedder, classes bool, jitter float64) {
-	if failure > most {
-		bad.Add("Config.Failure", failure, "must be FailClosed or FailOpen")
-	}
-	if shedder != nil && IsNil(shedder) {
-		bad.Add("Config.Shedder", nil, "must not be a nil pointer")
-	}
-	if shedder != nil && !classes {
-		bad.Add("Config.Class", nil, "is required with Config.Shedder")
-	}
+	bad.AddIf(failure > most, "Config.Failure", failure, "must be FailClosed or FailOpen")
+	bad.AddIf(shedder != nil && IsNil(shedder), "Config.Shedder", nil, "must not be a nil pointer")
+	bad.AddIf(shedder != nil && !classes, "Config.Class", nil, "is required with Config.Shedder")
 	if !(jitter >= 0 && jitter <= 1) { // written so that NaN is a violation too
 		bad.Add("Config.Jitter", jitter, "must be 0 to 1")
 	}
@@ -119,9 +113,7 @@ func CheckedConfig(bad *adapter.Violations, failure, most uint8, shedder hybridl
 // CheckedKey appends the violations of the key of limits[i]. passes reports whether the adapter admits requests without
 // a key, which it calls what.
 func CheckedKey(bad *adapter.Violations, i int, hasKey, required, passes bool, what string) {
-	if !hasKey {
-		bad.Add(fmt.Sprintf("limits[%d].Key", i), nil, "is required")
-	}
+	bad.AddIf(!hasKey, fmt.Sprintf("limits[%d].Key", i), nil, "is required")
 	if required && passes {
 		bad.Add(fmt.Sprintf("limits[%d].Required", i), true, "must be false with Config.NoKey NoKeyPass, which admits "+what+" without a key")
 	}
@@ -129,9 +121,7 @@ func CheckedKey(bad *adapter.Violations, i int, hasKey, required, passes bool, w
 
 // Checked appends the violations of limits to bad: of Limiter, Of and Name.
 func Checked(bad *adapter.Violations, limits []Limit) {
-	if len(limits) == 0 {
-		bad.Add("limits", "none", "must be at least one")
-	}
+	bad.AddIf(len(limits) == 0, "limits", "none", "must be at least one")
 	names, of := map[string]int{}, -1
 	for i := range limits {
 		l := &limits[i]
@@ -151,9 +141,7 @@ func Checked(bad *adapter.Violations, limits []Limit) {
 			}
 			of = i
 		}
-		if l.Name != "" && !adapter.CheckName(l.Name) {
-			bad.Add(field("Name"), l.Name, "must match [A-Za-z0-9_.-]{1,128}")
-		}
+		bad.AddIf(l.Name != "" && !adapter.CheckName(l.Name), field("Name"), l.Name, "must match [A-Za-z0-9_.-]{1,128}")
 		if len(limits) == 1 || l.Limiter == nil && l.Name == "" {
 			continue
 		}

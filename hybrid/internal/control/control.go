@@ -201,9 +201,7 @@ const InFlight = "counts calls in flight, and this is a rate limiter: use Hub.Co
 
 // AddInFlight appends the violation of a limit of calls in flight. field names the limit.
 func AddInFlight(bad *adapter.Violations, field string, limit hybridlimit.Limit) {
-	if limit.Algorithm == hybridlimit.AlgConcurrent {
-		bad.Add(field+".Algorithm", limit.Algorithm, InFlight)
-	}
+	bad.AddIf(limit.Algorithm == hybridlimit.AlgConcurrent, field+".Algorithm", limit.Algorithm, InFlight)
 }
 
 // AddRate appends the violation of a rate where a limit of calls in flight must be. field names the limit.

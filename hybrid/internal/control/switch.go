@@ -47,9 +47,7 @@ func ParseSwitch(text string) (Switch, error) {
 // Check returns an error for a number that is no switch.
 func (s Switch) Check() error {
 	var bad adapter.Violations
-	if s >= numSwitches {
-		bad.Add("Switch", s, "is not a switch")
-	}
+	bad.AddIf(s >= numSwitches, "Switch", s, "is not a switch")
 	return bad.Err("hybrid")
 }
 
