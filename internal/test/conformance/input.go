@@ -63,13 +63,13 @@ func badInput(t *testing.T, spec Spec) {
 			if tc.n < 1 && !v.cost {
 				continue
 			}
-			if res, err := v.do(tc.key, tc.n); !errors.Is(err, tc.want) || res.Allowed || res.Granted != 0 {
+			if res, err := v.do(context.Background(), tc.key, tc.n); !errors.Is(err, tc.want) || res.Allowed || res.Granted != 0 {
 				t.Errorf("%s(%.5q, %d) = %+v, %v, want %v", v.name, tc.key, tc.n, res, err, tc.want)
 			}
 		}
 	}
-	if l, ok := s.lim.(planner); ok {
-		res, err := l.AllowLimit(context.Background(), "k", 1, hybridlimit.Limit{})
+	if !spec.partial {
+		res, err := s.lim.AllowLimit(context.Background(), "k", 1, hybridlimit.Limit{})
 		if !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "Limit.Rate (0)") || res.Allowed {
 			t.Errorf("AllowLimit under the zero Limit = %+v, %v", res, err)
 		}

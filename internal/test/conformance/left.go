@@ -84,8 +84,8 @@ func leftAboveBurst(t *testing.T, spec Spec) {
 		if res.Allowed || res.RetryAfter != hybridlimit.Never || res.Remaining != left {
 			t.Errorf("11 units of a burst of 10, %d left: %+v", left, res)
 		}
-		if l, ok := s.lim.(planner); ok {
-			res, err := l.AllowLimit(context.Background(), key, 11, s.limit)
+		if !spec.partial {
+			res, err := s.lim.AllowLimit(context.Background(), key, 11, s.limit)
 			if err != nil || res.Allowed || res.Remaining != left {
 				t.Errorf("AllowLimit of 11 units under a limit of 10, want %d left: %+v, %v", left, res, err)
 			}
@@ -104,19 +104,13 @@ func leftAboveBurst(t *testing.T, spec Spec) {
 
 // setLimitInTime checks that units refill at the old rate until SetLimit, and at the new rate after it.
 func setLimitInTime(t *testing.T, spec Spec) {
-	slow, fast := hybridlimit.Limit{}, hybridlimit.Limit{}
-	begin := func() (*subject, setter, bool) {
-		s := newSubject(t, spec, 100, time.Hour, 100)
-		slow, fast = s.limit, s.spec.Bucket(1000, time.Second, 100)
-		l, ok := s.lim.(setter)
-		return s, l, ok
-	}
-	s, l, ok := begin()
+	s := newSubject(t, spec, 100, time.Hour, 100)
+	slow, fast := s.limit, s.spec.Bucket(1000, time.Second, 100)
 	// The entries of a log leave at their age, whatever the rate.
-	if !ok || s.limit.Algorithm == hybridlimit.AlgSlidingLog {
+	if s.limit.Algorithm == hybridlimit.AlgSlidingLog {
 		return
 	}
-	windows := s.limit.Algorithm == hybridlimit.AlgFixedWindow || s.limit.Algorithm == hybridlimit.AlgSlidingWindow
+	windows := s.inWindows()
 	wait := 2 * time.Second
 	if s.spec.real {
 		if windows {
@@ -126,7 +120,7 @@ func setLimitInTime(t *testing.T, spec Spec) {
 	}
 	set := func(limit hybridlimit.Limit) time.Time {
 		began := time.Now()
-		if err := l.SetLimit(limit); err != nil {
+		if err := s.lim.SetLimit(limit); err != nil {
 			t.Fatal(err)
 		}
 		s.limit = limit
@@ -178,10 +172,6 @@ func setLimitInTime(t *testing.T, spec Spec) {
 // limitsInTurn checks that two limits in turn admit no more than the larger one alone.
 func limitsInTurn(t *testing.T, spec Spec) {
 	s := newSubject(t, spec, 10, time.Hour, 10)
-	l, ok := s.lim.(planner)
-	if !ok {
-		return
-	}
 	limits := []hybridlimit.Limit{s.limit, s.spec.Bucket(10, time.Second, 10)}
 	for i, key := range []string{"slow first", "fast first"} {
 		began, got := time.Now(), int64(0)
@@ -192,7 +182,7 @@ func limitsInTurn(t *testing.T, spec Spec) {
 			}
 			limit := limits[i]
 			i = 1 - i
-			res, err := l.AllowLimit(context.Background(), key, 1+rng.Int64N(3), limit)
+			res, err := s.lim.AllowLimit(context.Background(), key, 1+rng.Int64N(3), limit)
 			if err != nil || res.Limit != 10 {
 				t.Fatalf("%+v, %v", res, err)
 			}

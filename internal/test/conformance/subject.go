@@ -21,7 +21,7 @@ type subject struct {
 	t     *testing.T
 	spec  Spec
 	limit hybridlimit.Limit
-	lim   hybridlimit.Limiter
+	lim   Limiter
 	start time.Time
 
 	mu       sync.Mutex
@@ -33,7 +33,7 @@ func newSubject(t *testing.T, spec Spec, rate int64, per time.Duration, burst in
 	t.Helper()
 	spec = spec.withDefaults()
 	s := &subject{t: t, spec: spec, limit: spec.Bucket(rate, per, burst), start: time.Now(), admitted: map[string]int64{}}
-	s.lim = spec.New(t, s.limit)
+	s.lim = spec.New(t, s.limit).(Limiter)
 	return s
 }
 
@@ -151,6 +151,11 @@ func (s *subject) least(t time.Duration) int64 {
 		return s.limit.BurstSize() * max(1, int64(t/s.limit.Period))
 	}
 	return s.limit.BurstSize() + s.refilled(t)
+}
+
+// inWindows reports whether the limit counts in windows of the clock.
+func (s *subject) inWindows() bool {
+	return s.limit.Algorithm == hybridlimit.AlgFixedWindow || s.limit.Algorithm == hybridlimit.AlgSlidingWindow
 }
 
 // fresh returns a time after which a key has the state of an unused key.
