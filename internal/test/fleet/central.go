@@ -51,10 +51,6 @@ type shared struct {
 	limiters map[string]*central
 }
 
-func newShared(w *world) *shared {
-	return &shared{w: w, limit: w.s.Limit, limiters: map[string]*central{}}
-}
-
 func (c *shared) change(l hybridlimit.Limit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

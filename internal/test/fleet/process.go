@@ -61,7 +61,7 @@ func (w *world) launch(number int) *process {
 	case CentralExact:
 		p.subject = w.shared
 	case CountAndPush:
-		p.pusher = newPusher(w, net, w.pushed, p.wait)
+		p.pusher = newPusher(w, net, p.wait)
 		p.subject = p.pusher
 	default:
 		p.link = w.bubble.Link()
@@ -226,7 +226,7 @@ func (p *process) crash() {
 	p.ended.Store(true)
 	if p.limiter != nil {
 		p.limiter.Close()
-		p.w.giveUp(p.limiter.Stats().Lost)
+		p.w.giveUp(p.limiter.Stats().Lost, false)
 	}
 	if p.pusher != nil {
 		p.pusher.close()
@@ -253,7 +253,7 @@ func (p *process) leave() error {
 	defer cancel()
 	err := p.limiter.Shutdown(ctx)
 	if err != nil || before || broken() {
-		p.w.openAccounts(p.limiter.Stats().Lost)
+		p.w.giveUp(p.limiter.Stats().Lost, true)
 	}
 	return err
 }

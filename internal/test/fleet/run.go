@@ -35,6 +35,7 @@ func run(t *testing.T, s Scenario, look func(*world)) (r Report) {
 	collectLess()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, s)
+		w.serve()
 		if look != nil {
 			look(w)
 		}
