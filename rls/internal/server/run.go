@@ -128,10 +128,10 @@ func (srv *server) prepare(ctx context.Context, stderr io.Writer) (*prometheus.R
 		return nil, err
 	}
 	reg.MustRegister(srv.service.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if srv.watcher, err = newWatcher(ctx, s, srv.service, srv.log); err != nil {
-		return nil, err
+	if srv.watcher, err = newWatcher(ctx, s, srv.service, srv.log); err == nil {
+		err = srv.watcher.measure(provider)
 	}
-	if err := srv.watcher.measure(provider); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if s.TLS.Cert != "" {
