@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -109,6 +110,8 @@ type arrival struct {
 	spike bool // a critical call of a spike
 }
 
+func (a arrival) compare(b arrival) int { return cmp.Compare(a.at, b.at) }
+
 // spiked returns a function that returns the calls of a process with its part of the spikes.
 func (s Scenario) spiked(rng *rand.Rand, next func() (arrival, bool)) func() (arrival, bool) {
 	if s.Spike == 0 {
@@ -117,16 +120,11 @@ func (s Scenario) spiked(rng *rand.Rand, next func() (arrival, bool)) func() (ar
 	const within = 50 * time.Millisecond
 	var spikes []arrival
 	for at := burstFirst; at < int64(s.Span); at += burstEvery {
-		each := float64(s.Spike) / float64(s.Processes)
-		var calls []int64
-		for left := each; rng.Float64() < left; left-- {
-			calls = append(calls, at+rng.Int64N(int64(within)))
-		}
-		slices.Sort(calls)
-		for _, at := range calls {
-			spikes = append(spikes, arrival{at: at, cost: 1, spike: true})
+		for left := float64(s.Spike) / float64(s.Processes); rng.Float64() < left; left-- {
+			spikes = append(spikes, arrival{at: at + rng.Int64N(int64(within)), cost: 1, spike: true})
 		}
 	}
+	slices.SortStableFunc(spikes, arrival.compare)
 	a, more := next()
 	return func() (out arrival, ok bool) {
 		if out, ok = a, more; len(spikes) > 0 && (!more || spikes[0].at < a.at) {

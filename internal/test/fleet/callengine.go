@@ -17,11 +17,10 @@ type engine struct {
 	w     *callWorld
 	procs []*member
 	redis [tags]permitstest.Memory
-	beats map[string]int64 // µs; the last heartbeat of each process
 }
 
 func newEngine(w *callWorld) *engine {
-	e := &engine{w: w, beats: map[string]int64{}}
+	e := &engine{w: w}
 	for i := range w.s.Processes {
 		p := &member{e: e, id: fmt.Sprint("p", i), keys: make([]*holding, w.s.Keys), member: permits.Member{Period: beatEvery}}
 		w.After(w.rnd.Int64N(beatEvery), p.beat)
@@ -45,12 +44,11 @@ func (e *engine) micros() int64 { return (1_000*second + e.w.Now) / 1000 }
 
 // member is the shell around the engine of one process.
 type member struct {
-	e       *engine
-	id      string
-	member  permits.Member
-	lanes   [tags]lane
-	keys    []*holding
-	accuses []*holding // they wait for the heartbeats of the holders that stand in their way
+	e      *engine
+	id     string
+	member permits.Member
+	lanes  [tags]lane
+	keys   []*holding
 }
 
 type lane struct {
@@ -60,10 +58,9 @@ type lane struct {
 
 type holding struct {
 	permits.Holding
-	name    string
-	tag     int
-	wakes   int64 // ns; the planned settle; 0: none
-	accuses bool
+	name  string
+	tag   int
+	wakes int64 // ns; the planned settle; 0: none
 }
 
 // hold returns the holding of a key.
@@ -155,13 +152,6 @@ func (p *member) hear(tag int, m permits.Message, keys []*holding, a permits.Ans
 		if heard.Lost {
 			panic("fleet: Redis has lost something")
 		}
-		if holders := h.Holders(); len(holders) > 0 {
-			p.member.Suspect(holders, w.Now)
-			if !h.accuses {
-				h.accuses = true
-				p.accuses = append(p.accuses, h)
-			}
-		}
 	}
 	l.Answered(m, a, held, w.Now)
 	l.hears = true
@@ -177,13 +167,8 @@ func (p *member) beat() {
 	w, sent := p.e.w, p.e.w.Now
 	pulse := p.member.Beat(sent)
 	w.exchange(func() func() {
-		p.e.beats[p.id] = p.e.micros()
-		var beats []int64
-		for _, s := range pulse.Suspects {
-			beats = append(beats, p.e.beats[s])
-		}
 		return func() {
-			if p.member.Beaten(pulse, sent, w.Now, 1, beats) {
+			if p.member.Beaten(pulse, sent, w.Now, 1, nil) {
 				for _, h := range p.keys {
 					if h != nil {
 						h.Tell(w.Now)
@@ -191,21 +176,7 @@ func (p *member) beat() {
 					}
 				}
 			}
-			p.accuse()
 		}
 	})
 	w.After(beatEvery, p.beat)
-}
-
-// accuse takes the holdings of dead processes off. No process dies, so it finds none, and forgets the refusals that are
-// too old.
-func (p *member) accuse() {
-	all := p.accuses
-	p.accuses = nil
-	for _, h := range all {
-		if h.accuses = h.Accuse(p.conditions(), p.e.w.Now, p.member.Dead); h.accuses {
-			p.accuses = append(p.accuses, h)
-		}
-		p.settle(h)
-	}
 }

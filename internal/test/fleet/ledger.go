@@ -120,7 +120,8 @@ func (l *ledger) debited() int64 {
 // still has: the view does not know of the units that other processes have returned since.
 func (s Scenario) forgets() bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool {
-		return f.Kind == Wipe || f.Kind == EvictKey || f.Kind == Mistype || f.Kind == KillRedis || f.Kind == ClockStep && (f.Size > time.Second || f.Size < -time.Second)
+		return f.Kind == Wipe || f.Kind == EvictKey || f.Kind == Mistype || f.Kind == KillRedis ||
+			f.Kind == ClockStep && f.Size.Abs() > time.Second
 	})
 }
 
@@ -149,7 +150,7 @@ func (s Scenario) exact() bool {
 			forgetful = true
 		case ClockStep:
 			forgetful = forgetful || f.Size > time.Second
-			if s.Limit.Algorithm == hybridlimit.AlgSlidingLog && f.Size < 0 {
+			if s.asksAlways() && f.Size < 0 {
 				return false // a log that moves back with the clock looks like another log
 			}
 		}

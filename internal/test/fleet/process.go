@@ -81,7 +81,7 @@ func (w *world) launch(number int) *process {
 			p.views = append(p.views, rest)
 		}
 		if w.s.Neighbours > 0 {
-			p.neighbours = w.neighbours(l.Hub(), number, life)
+			p.neighbours = w.neighbours(l.Hub(), w.rng(forNeighbours, number, life).Uint64())
 			p.calls.Go(p.callNeighbours)
 		}
 	}
@@ -138,12 +138,11 @@ func (p *process) drive(next func() (arrival, bool)) {
 			at: a.at, cost: a.cost, key: int32(a.key), process: int32(p.number), important: important || a.spike, spike: a.spike,
 		}
 		p.journal = append(p.journal, c)
-		switch rest := len(p.views) - 1; {
-		case rest <= 0 || c.important:
-		case rest == 1:
+		if rest := len(p.views) - 1; rest > 0 && !c.important {
 			c.view = 1
-		default:
-			c.view = 1 + int8(classes.IntN(rest))
+			if rest > 1 {
+				c.view += int8(classes.IntN(rest))
+			}
 		}
 		if p.subject.mayWait() {
 			p.calls.Go(func() { p.decide(c) })
