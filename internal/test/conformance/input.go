@@ -92,14 +92,7 @@ func endedContext(t *testing.T, spec Spec) {
 	for _, ctx := range []context.Context{cancelled, expired} {
 		for range 8 {
 			res, err := s.lim.Allow(ctx, "k")
-			switch {
-			case err == nil:
-				s.check("k", 1, res)
-			case !errors.Is(err, ctx.Err()):
-				t.Errorf("error %v does not wrap %v", err, ctx.Err())
-			case res.Allowed || res.Granted != 0:
-				t.Errorf("a call failed with %v, but its result grants units: %+v", err, res)
-			}
+			s.answered("k", res, err, ctx.Err())
 		}
 	}
 	s.drain("k")

@@ -47,31 +47,26 @@ func remains(t *testing.T, spec Spec, seed uint64, burst int64) {
 			}
 			continue
 		}
-		if left > 0 {
-			split := s.split() > 0
-			all := s.allow("k", left)
-			split = split || s.split() > 0 // the answer to a sync in flight may bring a lease meanwhile, but none to a refused ask
-			if !all.Allowed && (all.RetryAfter > spec.Lag && !split || all.Remaining >= left) {
-				t.Errorf("seed %d: %d units denied, although they remained: %+v, then %+v", seed, left, res, all)
-			}
-			if !all.Allowed {
-				s.oneByOne("k", left, res)
-			}
+		if left == 0 {
+			continue
 		}
-	}
-}
-
-// oneByOne takes n units in single calls. They remained by an answer that has just come, so each is admitted, after a
-// Lag at most.
-func (s *subject) oneByOne(key string, n int64, said hybridlimit.Result) {
-	s.t.Helper()
-	for i := range n {
-		res := s.allow(key, 1)
-		if !res.Allowed && res.RetryAfter > s.spec.Lag {
-			s.t.Errorf("unit %d of %d denied, although they remained: %+v, then %+v", i+1, n, said, res)
-			return
+		split := s.split() > 0
+		all := s.allow("k", left)
+		split = split || s.split() > 0 // the answer to a sync in flight may bring a lease meanwhile, but none to a refused ask
+		if all.Allowed {
+			continue
 		}
-		s.await(key, 1, res)
+		if all.RetryAfter > spec.Lag && !split || all.Remaining >= left {
+			t.Errorf("seed %d: %d units denied, although they remained: %+v, then %+v", seed, left, res, all)
+		}
+		for i := range left { // single calls get them, after a Lag at most
+			one := s.allow("k", 1)
+			if !one.Allowed && one.RetryAfter > spec.Lag {
+				t.Errorf("unit %d of %d denied, although they remained: %+v, then %+v", i+1, left, res, one)
+				break
+			}
+			s.await("k", 1, one)
+		}
 	}
 }
 
@@ -129,17 +124,7 @@ func setLimitInTime(t *testing.T, spec Spec) {
 	}
 	had := func(why string, least, most int64, since time.Time) {
 		t.Helper()
-		got := int64(0)
-		for got <= 100 {
-			res, err := s.lim.AllowN(context.Background(), "k", 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !res.Allowed {
-				break
-			}
-			got++
-		}
+		got := (&bookings{subject: s, key: "k"}).drain()
 		if windows {
 			most = 0
 		} else if !since.IsZero() {

@@ -171,8 +171,7 @@ func Cases() []Case {
 // Run runs every case as a subtest.
 func Run(t *testing.T, spec Spec) {
 	t.Helper()
-	if spec.Name != "" {
-		name := spec.Name
+	if name := spec.Name; name != "" {
 		spec.Name = ""
 		t.Run(name, func(t *testing.T) { Run(t, spec) })
 		return

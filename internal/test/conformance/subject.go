@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"math/big"
 	"sync"
 	"testing"
@@ -114,6 +115,19 @@ func (s *subject) check(key string, n int64, res hybridlimit.Result) {
 		bad("Source must be known")
 	}
 	s.count(key, res)
+}
+
+// answered checks the answer of a call that may have failed with an error: then it grants nothing.
+func (s *subject) answered(key string, res hybridlimit.Result, err, may error) {
+	s.t.Helper()
+	switch {
+	case err == nil:
+		s.check(key, 1, res)
+	case !errors.Is(err, may):
+		s.t.Errorf("a call returned the error %v, want %v", err, may)
+	case res.Allowed || res.Granted != 0:
+		s.t.Errorf("a call failed with %v, but its result grants units: %+v", err, res)
+	}
 }
 
 // count adds the units admitted and compares their sum with burst + rate·t.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -242,34 +241,28 @@ func verbsConcurrently(t *testing.T, spec Spec) {
 	s := still(t, spec, 60)
 	small := s.spec.Bucket(1, s.limit.Period, 40)
 	vs := s.verbs()
-	var wg sync.WaitGroup
-	for g := range callers {
-		wg.Go(func() {
-			for i := range spec.calls(40) {
-				key := "k" + string(rune('0'+(g+i)%3))
-				if !spec.partial && i%10 == 0 {
-					limit := []hybridlimit.Limit{s.limit, small}[(g+i/10)%2]
-					if err := s.lim.SetLimit(limit); err != nil && !errors.Is(err, hybridlimit.ErrClosed) {
-						t.Errorf("SetLimit: %v", err)
-					}
-				}
-				if g == 0 && i == spec.calls(35) {
-					if err := spec.Close(s.lim); err != nil {
-						t.Error(err)
-					}
-				}
-				v := vs[(g+i)%len(vs)]
-				res, err := v.do(context.Background(), key, int64(1+i%3))
-				switch {
-				case err != nil && !errors.Is(err, hybridlimit.ErrClosed):
-					t.Errorf("%s: %v", v.name, err)
-				case err != nil && (res.Allowed || res.Granted != 0):
-					t.Errorf("%s failed with %v, but its result grants units: %+v", v.name, err, res)
-				case err == nil && v.name != "Charge":
-					s.count(key, res)
-				}
+	together(spec.calls(40), func(g, i int) {
+		key := "k" + string(rune('0'+(g+i)%3))
+		if !spec.partial && i%10 == 0 {
+			limit := []hybridlimit.Limit{s.limit, small}[(g+i/10)%2]
+			if err := s.lim.SetLimit(limit); err != nil && !errors.Is(err, hybridlimit.ErrClosed) {
+				t.Errorf("SetLimit: %v", err)
 			}
-		})
-	}
-	wg.Wait()
+		}
+		if g == 0 && i == spec.calls(35) {
+			if err := spec.Close(s.lim); err != nil {
+				t.Error(err)
+			}
+		}
+		v := vs[(g+i)%len(vs)]
+		res, err := v.do(context.Background(), key, int64(1+i%3))
+		switch {
+		case err != nil && !errors.Is(err, hybridlimit.ErrClosed):
+			t.Errorf("%s: %v", v.name, err)
+		case err != nil && (res.Allowed || res.Granted != 0):
+			t.Errorf("%s failed with %v, but its result grants units: %+v", v.name, err, res)
+		case err == nil && v.name != "Charge":
+			s.count(key, res)
+		}
+	})
 }

@@ -60,8 +60,6 @@ func (c *shared) change(l hybridlimit.Limit) {
 	}
 }
 
-func (*shared) mayWait() bool { return false }
-
 func (c *shared) AllowN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,9 +18,7 @@ import (
 
 // subject is the limiter of one process.
 type subject interface {
-	// AllowN decides. If mayWait is true, it is called from its own goroutine.
 	AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
-	mayWait() bool
 }
 
 // process is one life of a process. A process that starts again after a crash is a new value with the same number.
@@ -72,7 +70,7 @@ func (w *world) launch(number int) *process {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		p.limiter, p.subject, p.views = l, real{l}, []*hybrid.Limiter{l}
+		p.limiter, p.subject, p.views = l, l, []*hybrid.Limiter{l}
 		for i := range w.floors {
 			rest, err := l.Class(restOfCalls(i))
 			if err != nil {
@@ -110,11 +108,6 @@ func (w *world) callsOf(number, life int) func() (arrival, bool) {
 	return newStream(w.rng(forCalls, number, life), w.s, w.loads, part).take
 }
 
-// real is the limiter under test.
-type real struct{ *hybrid.Limiter }
-
-func (real) mayWait() bool { return true }
-
 // drive makes the calls at their times. Calls of a paused or ended process are dropped.
 func (p *process) drive(next func() (arrival, bool)) {
 	born, classes := p.w.since(), p.w.rng(forClasses, p.number, 0)
@@ -144,7 +137,7 @@ func (p *process) drive(next func() (arrival, bool)) {
 				c.view += int8(classes.IntN(rest))
 			}
 		}
-		if p.subject.mayWait() {
+		if p.limiter != nil { // it may wait
 			p.calls.Go(func() { p.decide(c) })
 		} else {
 			p.decide(c)
@@ -155,7 +148,7 @@ func (p *process) drive(next func() (arrival, bool)) {
 func (p *process) decide(c *call) {
 	subject := p.subject
 	if c.view > 0 {
-		subject = real{p.views[c.view]}
+		subject = p.views[c.view]
 	}
 	res, err := subject.AllowN(context.Background(), p.w.keys[c.key], c.cost)
 	if p.w.mutant != nil {

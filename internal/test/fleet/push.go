@@ -82,8 +82,6 @@ func newPusher(w *world, net *network, hold func()) *pusher {
 	return p
 }
 
-func (*pusher) mayWait() bool { return false }
-
 func (p *pusher) AllowN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

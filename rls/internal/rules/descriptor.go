@@ -209,11 +209,11 @@ func (b *builder) rateLimit(of field, objects []*yaml.Node) *Rule {
 	r.Unit = pb.RateLimitResponse_RateLimit_Unit(number)
 	period := Period(r.Unit)
 	line := cmp.Or(at["unit"].line, of.line)
-	switch {
-	case r.Unlimited:
+	if r.Unlimited {
 		b.unlimited(at, known && period != 0, unit)
 		return r
-	case period == 0:
+	}
+	if period == 0 {
 		b.add(line, under(of.path, "unit"), BadUnit, unit, fmt.Sprintf("(%q) must be second, minute, hour, day, week, month or year", abridged(unit)))
 		valid = false
 	}
@@ -257,15 +257,14 @@ func (b *builder) limit(at map[string]field, rate uint32, period time.Duration, 
 	if f := at["algorithm"]; algorithm != "" {
 		word := strings.NewReplacer("_", " ", "-", " ").Replace(strings.ToLower(algorithm))
 		a, ok := algorithms[word]
-		switch {
-		case word == hybridlimit.AlgLeakyQueue.String():
-			b.add(f.line, f.path, Other, "", "must not be leaky_queue, which delays calls: an answer to Envoy has no delay. leaky_bucket and token_bucket deny instead")
-			valid = false
-		case !ok:
-			b.add(f.line, f.path, Other, "", fmt.Sprintf("(%q) must be fixed_window, sliding_window, sliding_log, token_bucket, gcra or leaky_bucket", abridged(algorithm)))
-			valid = false
+		if !ok {
+			problem := fmt.Sprintf("(%q) must be fixed_window, sliding_window, sliding_log, token_bucket, gcra or leaky_bucket", abridged(algorithm))
+			if word == hybridlimit.AlgLeakyQueue.String() {
+				problem = "must not be leaky_queue, which delays calls: an answer to Envoy has no delay. leaky_bucket and token_bucket deny instead"
+			}
+			b.add(f.line, f.path, Other, "", problem)
 		}
-		l.Algorithm = a
+		l.Algorithm, valid = a, valid && ok
 	}
 	if f, ok := at["burst"]; ok && valid && l.Algorithm != hybridlimit.AlgTokenBucket && l.Algorithm != hybridlimit.AlgLeakyBucket {
 		b.add(f.line, f.path, Other, "", fmt.Sprintf("must be with token_bucket or leaky_bucket: a %v has no burst", l.Algorithm))
@@ -301,10 +300,10 @@ func (b *builder) fraction(f field, most float64) (value float64, ok bool) {
 // replaces reads the names of the rules that a rule replaces.
 func (b *builder) replaces(f field) (names []string) {
 	n := f.value()
-	if n == nil {
+	switch {
+	case n == nil:
 		return nil
-	}
-	if n.Kind != yaml.SequenceNode {
+	case n.Kind != yaml.SequenceNode:
 		b.add(n.Line, f.path, Other, "", "must be a list of objects, and is "+shown(n))
 		return nil
 	}

@@ -25,15 +25,16 @@ const (
 	maxViolations  = 100      // in one error; after them parsing stops, and one more says so
 )
 
-// Parse reads files. Its error joins an *Error for each violation. The Set is then nil. After a hundred violations
+// Parse reads files. Merge joins the descriptors of files with the same domain. Otherwise a second file with a domain is
+// an error. Its error joins an *Error for each violation. The Set is then nil. After a hundred violations
 // Parse stops, and a last *Error says so.
 //
 // Differences from the service of Envoy: it refuses duplicate fields, explicit tags other than those of the types of a
 // field, and a file beyond the bounds: 4 MiB a file, 32 levels, 100 000 descriptors, and 32 768 values a file, or one
 // for each 4 bytes if that is more. It accepts numbers with a point as texts. A rate_limit has three fields more:
 // algorithm, burst and overshoot. A descriptor has one: floor.
-func Parse(files []File, o Options) (*Set, error) {
-	b := &builder{merge: o.Merge, set: &Set{domains: map[string]*node{}}, paths: map[string]bool{}, floors: map[kind][]float64{}}
+func Parse(files []File, merge bool) (*Set, error) {
+	b := &builder{merge: merge, set: &Set{domains: map[string]*node{}}, paths: map[string]bool{}, floors: map[kind][]float64{}}
 	for _, f := range files {
 		if b.load(f); b.stopped {
 			break

@@ -19,12 +19,6 @@ type File struct {
 	Data []byte
 }
 
-// Options configures Parse.
-type Options struct {
-	// Merge joins the descriptors of files with the same domain. False: a second file with a domain is an error.
-	Merge bool
-}
-
 // Error is one violation.
 type Error struct {
 	File string

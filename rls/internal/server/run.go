@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,8 +95,8 @@ func Run(ctx context.Context, s Settings, stderr io.Writer, started func(Address
 
 // close ends all that was started, the last first.
 func (srv *server) close() {
-	for i := len(srv.ends) - 1; i >= 0; i-- {
-		srv.ends[i]()
+	for _, end := range slices.Backward(srv.ends) {
+		end()
 	}
 }
 
