@@ -65,7 +65,8 @@ func closed(t *testing.T, spec Spec) {
 		for _, v := range s.verbs() {
 			for _, key := range []string{"k", "fresh"} {
 				for _, n := range []int64{1, 2, 6} {
-					if res, err := v.do(context.Background(), key, n); !errors.Is(err, hybridlimit.ErrClosed) || res.Allowed || res.Granted != 0 {
+					res, err := v.do(context.Background(), key, n)
+					if !errors.Is(err, hybridlimit.ErrClosed) || res.Allowed || res.Granted != 0 {
 						t.Errorf("%s(%q, %d) when closed = %+v, %v, want ErrClosed", v.name, key, n, res, err)
 					}
 				}

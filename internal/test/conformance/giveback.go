@@ -109,7 +109,8 @@ func wait(t *testing.T, spec Spec) {
 	quiet.drain("k")
 	soon, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if res, err := quiet.lim.Wait(soon, "k", 1); !errors.Is(err, context.DeadlineExceeded) || soon.Err() != nil || res.Allowed {
+	res, err := quiet.lim.Wait(soon, "k", 1)
+	if !errors.Is(err, context.DeadlineExceeded) || soon.Err() != nil || res.Allowed {
 		t.Errorf("Wait for a unit that comes in an hour, with a deadline in a minute: %+v, %v (ctx: %v), want DeadlineExceeded at once", res, err, soon.Err())
 	}
 }

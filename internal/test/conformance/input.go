@@ -63,7 +63,8 @@ func badInput(t *testing.T, spec Spec) {
 			if tc.n < 1 && !v.cost {
 				continue
 			}
-			if res, err := v.do(context.Background(), tc.key, tc.n); !errors.Is(err, tc.want) || res.Allowed || res.Granted != 0 {
+			res, err := v.do(context.Background(), tc.key, tc.n)
+			if !errors.Is(err, tc.want) || res.Allowed || res.Granted != 0 {
 				t.Errorf("%s(%.5q, %d) = %+v, %v, want %v", v.name, tc.key, tc.n, res, err, tc.want)
 			}
 		}

@@ -52,7 +52,8 @@ func remains(t *testing.T, spec Spec, seed uint64, burst int64) {
 		}
 		split := s.split() > 0
 		all := s.allow("k", left)
-		split = split || s.split() > 0 // the answer to a sync in flight may bring a lease meanwhile, but none to a refused ask
+		// The answer to a sync in flight may bring a lease meanwhile, but none to a refused ask.
+		split = split || s.split() > 0
 		if all.Allowed {
 			continue
 		}

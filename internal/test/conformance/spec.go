@@ -1,6 +1,6 @@
-// Package conformance checks the promises that every hybridlimit.Limiter makes to its callers. Each promise is a
-// subtest. A limiter has all verbs (verbs.go). Its own tests compare the three limiters with each other. Packages run it
-// over their limiters, in each mode:
+// Package conformance checks the promises that every limiter of units makes to its callers, by all of its verbs. Each
+// promise is a subtest. Its own tests compare the three limiters with each other. Packages run it over their limiters,
+// in each mode:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Run(t, conformance.Spec{

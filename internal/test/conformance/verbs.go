@@ -148,7 +148,7 @@ func charge(t *testing.T, spec Spec) {
 }
 
 // change makes a key with a burst of 10, of which 6 units are used, and each of the changes to another burst. left is
-// the units that are available after it. A bucket keeps the units left. A queue, a window or a log keeps the used units.
+// the units that are available after it. A bucket keeps the units left. A queue, a window or a log keeps those used.
 func change(t *testing.T, spec Spec, to func(s *subject, name string, limit hybridlimit.Limit, left int64)) {
 	for name, burst := range map[string]int64{
 		"the same": 10, "raised": 20, "lowered": 5, "lowered below what is left": 3,

@@ -22,7 +22,8 @@ type engine struct {
 func newEngine(w *callWorld) *engine {
 	e := &engine{w: w}
 	for i := range w.s.Processes {
-		p := &member{e: e, id: fmt.Sprint("p", i), keys: make([]*holding, w.s.Keys), member: permits.Member{Period: beatEvery}}
+		p := &member{e: e, id: fmt.Sprint("p", i), keys: make([]*holding, w.s.Keys)}
+		p.member.Period = beatEvery
 		w.After(w.rnd.Int64N(beatEvery), p.beat)
 		e.procs = append(e.procs, p)
 	}

@@ -79,7 +79,7 @@ func (w *world) measure(r *Report) {
 	r.Violated = w.violated
 }
 
-// count adds up the figures that do not depend on the order of the calls: sums, Jain's index, and the acceptance of each
+// count adds up the figures that do not depend on the order of the calls: sums, Jain's index, and the acceptance by
 // process.
 func (r *Report) count(w *world, all []*call) {
 	last := len(r.Timeline) - 1

@@ -16,7 +16,7 @@ func main() {
 	var s settings
 	flag.StringVar(&s.concurrent, "concurrent", "with", "the tests in *_concurrent_test.go: `with|without|only`")
 	flag.BoolVar(&s.seconds, "seconds", false, "print the seconds of each package")
-	flag.StringVar(&s.failures, "failures", "", "write a file for each failed test into this `folder`, and run none of them again")
+	flag.StringVar(&s.failures, "failures", "", "write a file for each failed test into this `folder`, and run none again")
 	flag.Func("until", "end at this Unix `time`", func(text string) error {
 		seconds, err := strconv.ParseInt(text, 10, 64)
 		s.until = time.Unix(seconds, 0)

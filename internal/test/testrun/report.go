@@ -204,26 +204,25 @@ func (x *result) shown() []string {
 func (r *report) judge(x *result, e event) {
 	r.passed += x.passed
 	r.skipped += x.skipped
-	took := ""
+	path := x.pkg.ImportPath
+	switch x.bad = e.Action == "fail"; {
+	case x.bad:
+		x.line = fmt.Sprintf("FAIL\t%s\t%d of %d tests failed", path, len(x.failed), x.passed+len(x.failed))
+	case x.passed == 0:
+		x.line = fmt.Sprintf("-\t%s\tno tests", path)
+	default:
+		x.line = fmt.Sprintf("ok\t%s\t%d tests", path, x.passed)
+	}
 	if r.seconds {
-		took = fmt.Sprintf("\t%.1f s", e.Elapsed)
+		x.line += fmt.Sprintf("\t%.1f s", e.Elapsed)
 	}
-	if e.Action != "fail" {
-		x.line = fmt.Sprintf("ok\t%s\t%d tests%s", x.pkg.ImportPath, x.passed, took)
-		if x.passed == 0 {
-			x.line = fmt.Sprintf("-\t%s\tno tests%s", x.pkg.ImportPath, took)
-		}
-		return
-	}
-	x.bad = true
-	x.line = fmt.Sprintf("FAIL\t%s\t%d of %d tests failed%s", x.pkg.ImportPath, len(x.failed), x.passed+len(x.failed), took)
-	if x.early() {
+	if x.bad && x.early() {
 		x.line += "\tit did not compile, or ended early"
-		r.final = append(r.final, x.pkg.ImportPath)
+		r.final = append(r.final, path)
 		return
 	}
 	for _, name := range x.failed {
-		f := failure{x.pkg.ImportPath, name}
+		f := failure{path, name}
 		// To run a test again is no answer to a race.
 		if x.pkg.tests[name].pure || strings.Contains(x.said(name), "WARNING: DATA RACE") {
 			r.final = append(r.final, f.String())

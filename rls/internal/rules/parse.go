@@ -25,9 +25,9 @@ const (
 	maxViolations  = 100      // in one error; after them parsing stops, and one more says so
 )
 
-// Parse reads files. Merge joins the descriptors of files with the same domain. Otherwise a second file with a domain is
-// an error. Its error joins an *Error for each violation. The Set is then nil. After a hundred violations
-// Parse stops, and a last *Error says so.
+// Parse reads files. Merge joins the descriptors of files with the same domain. Otherwise a second file with a domain
+// is an error. The error joins an *Error for each violation. The Set is then nil. After a hundred violations Parse
+// stops, and a last *Error says so.
 //
 // Differences from the service of Envoy: it refuses duplicate fields, explicit tags other than those of the types of a
 // field, and a file beyond the bounds: 4 MiB a file, 32 levels, 100 000 descriptors, and 32 768 values a file, or one
@@ -88,7 +88,8 @@ func (b *builder) add(line int, path string, kind Kind, value, text string) {
 		line, path, kind, value = 0, "", Other, ""
 		text = fmt.Sprintf("has more violations; parsing stopped here after %d; correct these first", maxViolations)
 	}
-	b.bad = append(b.bad, &Error{File: b.file, Line: line, Path: path, Text: text, Kind: kind, Value: value, order: b.files})
+	e := &Error{File: b.file, Line: line, Path: path, Text: text, Kind: kind, Value: value, order: b.files}
+	b.bad = append(b.bad, e)
 }
 
 // warn notes a place without effect.

@@ -106,7 +106,10 @@ func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Setti
 	fs.DurationVar(&s.Drain, "drain", 10*time.Second, "time for calls in flight after SIGTERM")
 	fs.DurationVar(&s.ReadyIn, "ready-in", 5*time.Second, "time after which the server is ready although Redis has not answered")
 	if e.bool("GRPC_SERVER_USE_TLS") {
-		s.TLS = TLS{e.get("GRPC_SERVER_TLS_CERT"), e.get("GRPC_SERVER_TLS_KEY"), e.get("GRPC_CLIENT_TLS_CACERT"), e.get("GRPC_CLIENT_TLS_SAN")}
+		s.TLS = TLS{
+			Cert: e.get("GRPC_SERVER_TLS_CERT"), Key: e.get("GRPC_SERVER_TLS_KEY"),
+			ClientCA: e.get("GRPC_CLIENT_TLS_CACERT"), ClientName: e.get("GRPC_CLIENT_TLS_SAN"),
+		}
 	}
 	fs.StringVar(&s.TLS.Cert, "tls-cert", s.TLS.Cert, "`file` with the certificates of the gRPC server; files are read again when they change")
 	fs.StringVar(&s.TLS.Key, "tls-key", s.TLS.Key, "`file` with its private key")

@@ -217,20 +217,12 @@ func (srv *server) drain() error {
 	srv.draining.Store(true)
 	srv.ready.Store(false)
 	srv.health.Shutdown() // also against a task that sets it later
-	stopped := make(chan struct{})
-	go func() {
-		srv.grpc.GracefulStop()
-		close(stopped)
-	}()
-	limit := time.NewTimer(srv.settings.Drain)
-	defer limit.Stop()
-	select {
-	case <-stopped:
-	case <-limit.C:
+	over := time.AfterFunc(srv.settings.Drain, func() {
 		srv.log.Warn("hybridlimit-rls: calls are still in flight at the end of -drain; they are cancelled")
 		srv.grpc.Stop()
-		<-stopped
-	}
+	})
+	srv.grpc.GracefulStop() // Stop ends it
+	over.Stop()
 	if srv.http != nil { // a time of its own: a slow client must not use up that of the counts
 		pages, cancel := context.WithTimeout(context.Background(), pagesDrain)
 		srv.http.Shutdown(pages)
