@@ -30,7 +30,7 @@ type RulesError = rules.Error
 // ParseRules reads configuration files. With merge, files may share a domain. It stops after 100 violations. It refuses
 // a file with more than 32 768 values and less than 4 bytes for each before it parses it.
 func ParseRules(files []File, merge bool) (*Rules, error) {
-	return rules.Parse(files, rules.Options{Merge: merge})
+	return rules.Parse(files, merge)
 }
 
 // ruleState is a rule that is in force.

@@ -66,7 +66,7 @@ func (b *bookings) drain() (n int64) {
 func (b *bookings) reserve(n int64) *act {
 	b.t.Helper()
 	began := time.Now()
-	r, err := b.lim.(reserver).Reserve(context.Background(), b.key, n)
+	r, err := b.lim.Reserve(context.Background(), b.key, n)
 	if err != nil {
 		b.t.Fatalf("Reserve(%d): %v", n, err)
 	}
@@ -108,12 +108,10 @@ func (b *bookings) hold(why string) {
 	}
 }
 
-// reserves makes a key of rate units per period. It reports whether the limiter has Reserve.
-func reserves(t *testing.T, spec Spec, rate int64, per time.Duration, burst int64) (*bookings, bool) {
+// tenASecond makes a key of 10 units a second, with a burst of 10.
+func tenASecond(t *testing.T, spec Spec) *bookings {
 	t.Helper()
-	s := newSubject(t, spec, rate, per, burst)
-	_, ok := s.lim.(reserver)
-	return &bookings{subject: s, key: "k"}, ok
+	return &bookings{subject: newSubject(t, spec, 10, time.Second, 10), key: "k"}
 }
 
 // booksAhead reports whether the limit is a bucket, of which units can be booked before they are refilled.
@@ -124,8 +122,8 @@ func (s *subject) booksAhead() bool {
 // cancelBeforeOthers checks that a Cancel gives back only the units that later bookings leave free. If all came back, a
 // new call could take a whole burst at the time of the later bookings.
 func cancelBeforeOthers(t *testing.T, spec Spec) {
-	b, ok := reserves(t, spec, 10, time.Second, 10)
-	if !ok || !b.booksAhead() {
+	b := tenASecond(t, spec)
+	if !b.booksAhead() {
 		return
 	}
 	b.take(1)
@@ -156,9 +154,8 @@ func cancelBeforeOthers(t *testing.T, spec Spec) {
 
 // giveUpWaiting checks that a Wait that ends early frees no units at the time of the calls that still wait.
 func giveUpWaiting(t *testing.T, spec Spec) {
-	b, _ := reserves(t, spec, 10, time.Second, 10)
-	l, ok := b.lim.(waiter)
-	if !ok || b.spec.real || !b.booksAhead() {
+	b := tenASecond(t, spec)
+	if b.spec.real || !b.booksAhead() {
 		return
 	}
 	b.take(1)
@@ -168,7 +165,7 @@ func giveUpWaiting(t *testing.T, spec Spec) {
 	var wg sync.WaitGroup
 	wait := func(ctx context.Context, n int64) {
 		wg.Go(func() {
-			_, err := l.Wait(ctx, b.key, n)
+			_, err := b.lim.Wait(ctx, b.key, n)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -194,11 +191,11 @@ func (s *subject) slack() time.Duration { return 2 * s.spec.Tick }
 // cancelLast checks that after a Cancel of the last reservation, the same units can be reserved again for the same
 // time.
 func cancelLast(t *testing.T, spec Spec) {
+	if !spec.Exact {
+		return
+	}
 	for seed := range uint64(4) {
-		b, ok := reserves(t, spec, 10, time.Second, 10)
-		if !ok || !spec.Exact {
-			return
-		}
+		b := tenASecond(t, spec)
 		rng := rand.New(rand.NewPCG(seed, 1))
 		for range 12 {
 			b.pass(rng)
@@ -228,18 +225,11 @@ func (b *bookings) pass(rng *rand.Rand) {
 	b.spec.Sleep(pauses[rng.IntN(len(pauses))] * time.Millisecond)
 }
 
-// cancelAnyOrder checks that the units used keep to the limit if reservations are cancelled in any order.
-func cancelAnyOrder(t *testing.T, spec Spec) { anyOrder(t, spec, "cancel in any order", false) }
-
-// cancelLate is cancelAnyOrder with units that are also given back after their time has come.
-func cancelLate(t *testing.T, spec Spec) { anyOrder(t, spec, "cancel late", true) }
-
-func anyOrder(t *testing.T, spec Spec, name string, late bool) {
+// cancelAnyOrder checks that the units used keep to the limit if reservations are cancelled in any order. If late is
+// set, units are also given back after their time has come.
+func cancelAnyOrder(t *testing.T, spec Spec, late bool) {
 	for seed := range uint64(testenv.Runs(spec.calls(8), spec.calls(24))) {
-		b, ok := reserves(t, spec, 10, time.Second, 10)
-		if !ok {
-			return
-		}
+		b := tenASecond(t, spec)
 		rng := rand.New(rand.NewPCG(seed, 2))
 		for range 40 {
 			b.pass(rng)

@@ -12,12 +12,8 @@ import (
 // the cases do not apply.
 func window(t *testing.T, spec Spec) (*bookings, bool) {
 	t.Helper()
-	b, ok := reserves(t, spec, 100, time.Minute, 100)
-	switch b.limit.Algorithm {
-	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgSlidingLog:
-		return b, ok && !b.spec.real
-	}
-	return b, false
+	b := &bookings{subject: newSubject(t, spec, 100, time.Minute, 100), key: "k"}
+	return b, !b.spec.real && (b.inWindows() || b.limit.Algorithm == hybridlimit.AlgSlidingLog)
 }
 
 // to sleeps until the given time within a minute.
@@ -33,7 +29,7 @@ func (b *bookings) to(second time.Duration) {
 // refund gives back the units of a call.
 func (b *bookings) refund(a *act) {
 	b.t.Helper()
-	if _, err := b.lim.(refunder).Refund(context.Background(), b.key, a.n); err != nil {
+	if _, err := b.lim.Refund(context.Background(), b.key, a.n); err != nil {
 		b.t.Fatalf("Refund: %v", err)
 	}
 	b.forget(a)
@@ -89,7 +85,7 @@ func cancelAfterBorder(t *testing.T, spec Spec) {
 func refundAfterBorder(t *testing.T, spec Spec) {
 	for _, when := range []time.Duration{59*time.Second + 990*time.Millisecond, 10 * time.Millisecond} {
 		b, ok := window(t, spec)
-		if _, refunds := b.lim.(refunder); !ok || !refunds {
+		if !ok {
 			return
 		}
 		b.to(50 * time.Second)
@@ -125,7 +121,7 @@ func (b *bookings) within(why string, n int64) {
 // units that were admitted in it and kept.
 func refundOfALog(t *testing.T, spec Spec) {
 	b, ok := window(t, spec)
-	if _, refunds := b.lim.(refunder); !ok || !refunds || b.limit.Algorithm != hybridlimit.AlgSlidingLog {
+	if !ok || b.limit.Algorithm != hybridlimit.AlgSlidingLog {
 		return
 	}
 	_, old := b.take(70)

@@ -13,19 +13,24 @@ import (
 
 const callers = 16
 
-// concurrentCallers checks that a key gives concurrent callers its burst and no more.
-func concurrentCallers(t *testing.T, spec Spec) {
-	s := still(t, spec, 100)
-	keys := []string{"a", "b", "c"}
+// together runs call n times, in turn, in each of the callers. g is the number of the caller.
+func together(n int, call func(g, i int)) {
 	var wg sync.WaitGroup
 	for g := range callers {
 		wg.Go(func() {
-			for i := range spec.calls(60) {
-				s.allow(keys[(g+i)%len(keys)], int64(1+i%3))
+			for i := range n {
+				call(g, i)
 			}
 		})
 	}
 	wg.Wait()
+}
+
+// concurrentCallers checks that a key gives concurrent callers its burst and no more.
+func concurrentCallers(t *testing.T, spec Spec) {
+	s := still(t, spec, 100)
+	keys := []string{"a", "b", "c"}
+	together(spec.calls(60), func(g, i int) { s.allow(keys[(g+i)%len(keys)], int64(1+i%3)) })
 	for _, k := range keys {
 		s.drain(k)
 		if got, want := s.total(k), s.limit.BurstSize(); spec.Exact && got != want {
@@ -38,16 +43,10 @@ func concurrentCallers(t *testing.T, spec Spec) {
 // admitted.
 func concurrentRefill(t *testing.T, spec Spec) {
 	s := newSubject(t, spec, 1000, time.Second, 20)
-	var wg sync.WaitGroup
-	for g := range callers {
-		wg.Go(func() {
-			for i := range spec.calls(30) {
-				s.allow("k", int64(1+(g+i)%4))
-				s.spec.Sleep(time.Duration(g%3+1) * time.Millisecond)
-			}
-		})
-	}
-	wg.Wait()
+	together(spec.calls(30), func(g, i int) {
+		s.allow("k", int64(1+(g+i)%4))
+		s.spec.Sleep(time.Duration(g%3+1) * time.Millisecond)
+	})
 	denial, _ := s.drain("k")
 	s.await("k", 1, denial)
 	if want := s.limit.BurstSize(); spec.Exact && s.total("k") < want {
@@ -66,15 +65,16 @@ func closed(t *testing.T, spec Spec) {
 		for _, v := range s.verbs() {
 			for _, key := range []string{"k", "fresh"} {
 				for _, n := range []int64{1, 2, 6} {
-					if res, err := v.do(key, n); !errors.Is(err, hybridlimit.ErrClosed) || res.Allowed || res.Granted != 0 {
+					res, err := v.do(context.Background(), key, n)
+					if !errors.Is(err, hybridlimit.ErrClosed) || res.Allowed || res.Granted != 0 {
 						t.Errorf("%s(%q, %d) when closed = %+v, %v, want ErrClosed", v.name, key, n, res, err)
 					}
 				}
 			}
 		}
 	}
-	if l, ok := s.lim.(setter); ok {
-		if err := l.SetLimit(s.limit); !errors.Is(err, hybridlimit.ErrClosed) {
+	if !spec.partial {
+		if err := s.lim.SetLimit(s.limit); !errors.Is(err, hybridlimit.ErrClosed) {
 			t.Errorf("SetLimit when closed: %v, want ErrClosed", err)
 		}
 	}
@@ -83,29 +83,16 @@ func closed(t *testing.T, spec Spec) {
 // closedInUse checks that each call gets a decision or ErrClosed if the limiter is closed under load.
 func closedInUse(t *testing.T, spec Spec) {
 	s := still(t, spec, 1000)
-	var wg sync.WaitGroup
-	for g := range callers {
-		wg.Go(func() {
-			key := fmt.Sprint("k", g%4)
-			for i := range spec.calls(50) {
-				if g == 0 && i == spec.calls(25) {
-					if err := spec.Close(s.lim); err != nil {
-						t.Errorf("Close: %v", err)
-					}
-				}
-				res, err := s.lim.Allow(context.Background(), key)
-				switch {
-				case err == nil:
-					s.check(key, 1, res)
-				case !errors.Is(err, hybridlimit.ErrClosed):
-					t.Errorf("a call during Close returned %v, want ErrClosed", err)
-				case res.Allowed || res.Granted != 0:
-					t.Errorf("a call failed with %v, but its result grants units: %+v", err, res)
-				}
+	together(spec.calls(50), func(g, i int) {
+		key := fmt.Sprint("k", g%4)
+		if g == 0 && i == spec.calls(25) {
+			if err := spec.Close(s.lim); err != nil {
+				t.Errorf("Close: %v", err)
 			}
-		})
-	}
-	wg.Wait()
+		}
+		res, err := s.lim.Allow(context.Background(), key)
+		s.answered(key, res, err, hybridlimit.ErrClosed)
+	})
 	if _, err := s.lim.Allow(context.Background(), "k"); !errors.Is(err, hybridlimit.ErrClosed) {
 		t.Errorf("a call after Close: error %v, want ErrClosed", err)
 	}

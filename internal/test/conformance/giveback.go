@@ -9,38 +9,20 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// The verbs that give units back or reserve them.
-type (
-	refunder interface {
-		Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
-	}
-	resetter interface {
-		Reset(ctx context.Context, key string) error
-	}
-	reserver interface {
-		Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error)
-	}
-	waiter interface {
-		Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
-	}
-)
-
 // chargeAndRefund checks that charged units are gone, and that refunded units are available again, up to a burst.
 func chargeAndRefund(t *testing.T, spec Spec) {
 	ctx := context.Background()
 	s := still(t, spec, 10)
-	c, ok1 := s.lim.(charger)
-	r, ok2 := s.lim.(refunder)
-	if !ok1 || !ok2 || !spec.Exact {
+	if !spec.Exact {
 		return
 	}
-	if _, err := c.Charge(ctx, "k", 13); err != nil {
+	if _, err := s.lim.Charge(ctx, "k", 13); err != nil {
 		t.Fatal(err)
 	}
 	if res := s.allow("k", 1); res.Allowed {
 		t.Errorf("admitted in debt: %+v", res)
 	}
-	if _, err := r.Refund(ctx, "k", 3+4); err != nil {
+	if _, err := s.lim.Refund(ctx, "k", 3+4); err != nil {
 		t.Fatal(err)
 	}
 	if _, n := s.drain("k"); n != 4 {
@@ -49,13 +31,13 @@ func chargeAndRefund(t *testing.T, spec Spec) {
 	// A refund of more units than were taken gives at most a burst.
 	fresh := still(t, spec, 10)
 	for _, n := range []int64{1, 10, 1 << 40} {
-		if _, err := fresh.lim.(refunder).Refund(ctx, "k", n); err != nil {
+		if _, err := fresh.lim.Refund(ctx, "k", n); err != nil {
 			t.Fatal(err)
 		}
 	}
 	fresh.full("k", "a refund of an unused key changes nothing")
-	_, noKey := r.Refund(ctx, "", 1)
-	_, noCost := r.Refund(ctx, "k", 0)
+	_, noKey := s.lim.Refund(ctx, "", 1)
+	_, noCost := s.lim.Refund(ctx, "k", 0)
 	if !errors.Is(noKey, hybridlimit.ErrEmptyKey) || !errors.Is(noCost, hybridlimit.ErrCost) {
 		t.Errorf("bad input: %v, %v", noKey, noCost)
 	}
@@ -64,13 +46,12 @@ func chargeAndRefund(t *testing.T, spec Spec) {
 // reset checks that Reset gives a key the state of an unused one, and changes no other key.
 func reset(t *testing.T, spec Spec) {
 	s := still(t, spec, 5)
-	l, ok := s.lim.(resetter)
-	if !ok || !spec.Exact {
+	if !spec.Exact {
 		return
 	}
 	s.drain("k")
 	s.drain("other")
-	if err := l.Reset(context.Background(), "k"); err != nil {
+	if err := s.lim.Reset(context.Background(), "k"); err != nil {
 		t.Fatal(err)
 	}
 	s.forget("k")
@@ -84,11 +65,10 @@ func reset(t *testing.T, spec Spec) {
 func reserve(t *testing.T, spec Spec) {
 	ctx := context.Background()
 	s := still(t, spec, 5)
-	l, ok := s.lim.(reserver)
-	if !ok || !spec.Exact {
+	if !spec.Exact {
 		return
 	}
-	r, err := l.Reserve(ctx, "k", 3)
+	r, err := s.lim.Reserve(ctx, "k", 3)
 	if err != nil || !r.Allowed || r.Granted != 3 {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -101,7 +81,7 @@ func reserve(t *testing.T, spec Spec) {
 		}
 	}
 	s.full("k", "the reservation was cancelled")
-	if _, err := l.Reserve(ctx, "k", 6); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
+	if _, err := s.lim.Reserve(ctx, "k", 6); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
 		t.Errorf("above the burst: %v", err)
 	}
 }
@@ -109,20 +89,16 @@ func reserve(t *testing.T, spec Spec) {
 // wait checks that Wait ends with an admission, and that it fails at once if the units cannot be there in time.
 func wait(t *testing.T, spec Spec) {
 	s := lively(t, spec)
-	l, ok := s.lim.(waiter)
-	if !ok {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for range 12 {
-		res, err := l.Wait(ctx, "k", 1)
+		res, err := s.lim.Wait(ctx, "k", 1)
 		if err != nil || !res.Allowed || res.Granted != 1 || res.Delay != 0 {
 			t.Fatalf("%+v, %v", res, err)
 		}
 		s.count("k", res)
 	}
-	if _, err := l.Wait(ctx, "k", 6); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
+	if _, err := s.lim.Wait(ctx, "k", 6); !errors.Is(err, hybridlimit.ErrExceedsBurst) {
 		t.Errorf("above the burst: %v", err)
 	}
 	if !spec.Exact {
@@ -133,7 +109,8 @@ func wait(t *testing.T, spec Spec) {
 	quiet.drain("k")
 	soon, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if res, err := quiet.lim.(waiter).Wait(soon, "k", 1); !errors.Is(err, context.DeadlineExceeded) || soon.Err() != nil || res.Allowed {
+	res, err := quiet.lim.Wait(soon, "k", 1)
+	if !errors.Is(err, context.DeadlineExceeded) || soon.Err() != nil || res.Allowed {
 		t.Errorf("Wait for a unit that comes in an hour, with a deadline in a minute: %+v, %v (ctx: %v), want DeadlineExceeded at once", res, err, soon.Err())
 	}
 }

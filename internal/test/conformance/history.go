@@ -9,18 +9,10 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 )
 
-type historian interface {
-	History(ctx context.Context, key string) ([]hybridlimit.Admission, error)
-}
-
 // history checks that a log returns the admissions of a key, with times and request ids. Other algorithms return
 // ErrUnsupported.
 func history(t *testing.T, spec Spec) {
 	s := still(t, spec, 5)
-	l, ok := s.lim.(historian)
-	if !ok {
-		return
-	}
 	ctx := context.Background()
 	began := time.Now()
 	for _, id := range []string{"a", "\x00 {é}", ""} {
@@ -36,8 +28,8 @@ func history(t *testing.T, spec Spec) {
 		t.Errorf("%+v, %v", res, err)
 	}
 	s.allow("other", 2)
-	log, err := l.History(ctx, "k")
-	if _, noKey := l.History(ctx, ""); !errors.Is(noKey, hybridlimit.ErrEmptyKey) {
+	log, err := s.lim.History(ctx, "k")
+	if _, noKey := s.lim.History(ctx, ""); !errors.Is(noKey, hybridlimit.ErrEmptyKey) {
 		t.Errorf("no key: %v", noKey)
 	}
 	if s.limit.Algorithm != hybridlimit.AlgSlidingLog {
@@ -56,7 +48,7 @@ func history(t *testing.T, spec Spec) {
 	if err := spec.Close(s.lim); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.History(ctx, "k"); !errors.Is(err, hybridlimit.ErrClosed) {
+	if _, err := s.lim.History(ctx, "k"); !errors.Is(err, hybridlimit.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }

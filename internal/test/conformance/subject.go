@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"math/big"
 	"sync"
 	"testing"
@@ -21,7 +22,7 @@ type subject struct {
 	t     *testing.T
 	spec  Spec
 	limit hybridlimit.Limit
-	lim   hybridlimit.Limiter
+	lim   Limiter
 	start time.Time
 
 	mu       sync.Mutex
@@ -33,7 +34,7 @@ func newSubject(t *testing.T, spec Spec, rate int64, per time.Duration, burst in
 	t.Helper()
 	spec = spec.withDefaults()
 	s := &subject{t: t, spec: spec, limit: spec.Bucket(rate, per, burst), start: time.Now(), admitted: map[string]int64{}}
-	s.lim = spec.New(t, s.limit)
+	s.lim = spec.New(t, s.limit).(Limiter)
 	return s
 }
 
@@ -116,6 +117,19 @@ func (s *subject) check(key string, n int64, res hybridlimit.Result) {
 	s.count(key, res)
 }
 
+// answered checks the answer of a call that may have failed with an error: then it grants nothing.
+func (s *subject) answered(key string, res hybridlimit.Result, err, may error) {
+	s.t.Helper()
+	switch {
+	case err == nil:
+		s.check(key, 1, res)
+	case !errors.Is(err, may):
+		s.t.Errorf("a call returned the error %v, want %v", err, may)
+	case res.Allowed || res.Granted != 0:
+		s.t.Errorf("a call failed with %v, but its result grants units: %+v", err, res)
+	}
+}
+
 // count adds the units admitted and compares their sum with burst + rate·t.
 func (s *subject) count(key string, res hybridlimit.Result) {
 	s.t.Helper()
@@ -151,6 +165,11 @@ func (s *subject) least(t time.Duration) int64 {
 		return s.limit.BurstSize() * max(1, int64(t/s.limit.Period))
 	}
 	return s.limit.BurstSize() + s.refilled(t)
+}
+
+// inWindows reports whether the limit counts in windows of the clock.
+func (s *subject) inWindows() bool {
+	return s.limit.Algorithm == hybridlimit.AlgFixedWindow || s.limit.Algorithm == hybridlimit.AlgSlidingWindow
 }
 
 // fresh returns a time after which a key has the state of an unused key.

@@ -73,10 +73,10 @@ func resetAfter(t *testing.T, spec Spec) {
 	// The same holds for a denial, and for a Peek in the middle of the next period.
 	s.drain("k")
 	res := s.allow("k", 1)
-	if l, ok := s.lim.(peeker); ok && !res.Allowed {
+	if !spec.partial && !res.Allowed {
 		s.spec.Sleep(s.limit.TimeToFull() * 5 / 4)
 		var err error
-		if res, err = l.Peek(context.Background(), "k"); err != nil {
+		if res, err = s.lim.Peek(context.Background(), "k"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,15 +91,11 @@ func resetAfter(t *testing.T, spec Spec) {
 // debt.
 func resetInDebt(t *testing.T, spec Spec) {
 	s := lively(t, spec)
-	l, ok := s.lim.(charger)
-	if !ok {
-		return
-	}
 	for _, verb := range []string{"charge", "denial", "at most", "peek"} {
 		began := time.Now()
 		s.drain(verb)
 		charged := time.Now()
-		res, err := l.Charge(context.Background(), verb, 4)
+		res, err := s.lim.Charge(context.Background(), verb, 4)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,19 +105,17 @@ func resetInDebt(t *testing.T, spec Spec) {
 		if s.limit.Algorithm == hybridlimit.AlgSlidingLog {
 			paid = began.Add(s.limit.Period)
 		}
-		p, peeks := s.lim.(peeker)
-		some, takes := s.lim.(atMoster)
-		switch {
-		case verb == "denial":
+		switch verb {
+		case "denial":
 			for range 2 { // the first call may wait for Redis, the second does not
 				if res = s.allow(verb, 1); res.Allowed && !time.Now().After(paid) {
 					t.Errorf("admitted in debt: %+v", res)
 				}
 			}
-		case verb == "at most" && takes:
-			res = s.atMost(some, verb, 3)
-		case verb == "peek" && peeks:
-			if res, err = p.Peek(context.Background(), verb); err != nil {
+		case "at most":
+			res = s.atMost(verb, 3)
+		case "peek":
+			if res, err = s.lim.Peek(context.Background(), verb); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -200,14 +194,11 @@ func windowEnds(t *testing.T, spec Spec) {
 	for i, key := range []string{"k", "k", "other", "other"} {
 		named("AllowN", func() (hybridlimit.Result, error) { return s.lim.AllowN(ctx, key, 1+int64(i)) })
 	}
-	if l, ok := s.lim.(charger); ok {
-		named("Charge", func() (hybridlimit.Result, error) { return l.Charge(ctx, "charged", 5) })
-		named("AllowN after Charge", func() (hybridlimit.Result, error) { return s.lim.AllowN(ctx, "charged", 1) })
+	if spec.partial {
+		return
 	}
-	if l, ok := s.lim.(peeker); ok {
-		named("Peek", func() (hybridlimit.Result, error) { return l.Peek(ctx, "k") })
-	}
-	if l, ok := s.lim.(atMoster); ok {
-		named("AllowAtMost", func() (hybridlimit.Result, error) { return l.AllowAtMost(ctx, "other", 9) })
-	}
+	named("Charge", func() (hybridlimit.Result, error) { return s.lim.Charge(ctx, "charged", 5) })
+	named("AllowN after Charge", func() (hybridlimit.Result, error) { return s.lim.AllowN(ctx, "charged", 1) })
+	named("Peek", func() (hybridlimit.Result, error) { return s.lim.Peek(ctx, "k") })
+	named("AllowAtMost", func() (hybridlimit.Result, error) { return s.lim.AllowAtMost(ctx, "other", 9) })
 }

@@ -5,36 +5,31 @@ import (
 	"errors"
 	"math"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit"
 )
 
-// The verbs that a limiter may have besides those of hybridlimit.Limiter. A limiter without a verb passes the cases
-// about it.
-type (
-	atMoster interface {
-		AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
-	}
-	peeker interface {
-		Peek(ctx context.Context, key string) (hybridlimit.Result, error)
-	}
-	charger interface {
-		Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
-	}
-	planner interface {
-		AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error)
-	}
-	setter interface {
-		SetLimit(limit hybridlimit.Limit) error
-	}
-)
+// Limiter has all verbs of a limiter of units.
+type Limiter interface {
+	hybridlimit.Limiter
+	AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
+	AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (hybridlimit.Result, error)
+	Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
+	Close() error
+	History(ctx context.Context, key string) ([]hybridlimit.Admission, error)
+	Peek(ctx context.Context, key string) (hybridlimit.Result, error)
+	Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
+	Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error)
+	Reset(ctx context.Context, key string) error
+	SetLimit(limit hybridlimit.Limit) error
+	Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
+}
 
 // atMost calls AllowAtMost for n units, and checks the properties that every answer must have.
-func (s *subject) atMost(l atMoster, key string, n int64) hybridlimit.Result {
+func (s *subject) atMost(key string, n int64) hybridlimit.Result {
 	s.t.Helper()
-	res, err := l.AllowAtMost(context.Background(), key, n)
+	res, err := s.lim.AllowAtMost(context.Background(), key, n)
 	switch {
 	case err != nil:
 		s.t.Errorf("AllowAtMost(%q, %d): %v; a denial is no error", key, n, err)
@@ -52,17 +47,13 @@ func (s *subject) atMost(l atMoster, key string, n int64) hybridlimit.Result {
 // atMost checks that AllowAtMost gives all available units and no more, for any n.
 func atMost(t *testing.T, spec Spec) {
 	s := still(t, spec, 25)
-	l, ok := s.lim.(atMoster)
-	if !ok {
-		return
-	}
 	for i, n := range []int64{1, 7, 26, 1 << 53, math.MaxInt64} {
 		key := "k" + string(rune('0'+i))
-		if first := s.atMost(l, key, n); spec.Exact && first.Granted != min(n, 25) {
+		if first := s.atMost(key, n); spec.Exact && first.Granted != min(n, 25) {
 			t.Errorf("AllowAtMost(%d) of an unused key with 25 units granted %d", n, first.Granted)
 		}
 		for range 26 {
-			if !s.atMost(l, key, n).Allowed {
+			if !s.atMost(key, n).Allowed {
 				break
 			}
 		}
@@ -78,12 +69,8 @@ func atMost(t *testing.T, spec Spec) {
 // peek checks that Peek takes nothing, and that its Remaining is right.
 func peek(t *testing.T, spec Spec) {
 	s := still(t, spec, 10)
-	l, ok := s.lim.(peeker)
-	if !ok {
-		return
-	}
 	look := func(key string) hybridlimit.Result {
-		res, err := l.Peek(context.Background(), key)
+		res, err := s.lim.Peek(context.Background(), key)
 		if err != nil {
 			t.Errorf("Peek: %v", err)
 		}
@@ -119,13 +106,9 @@ func peek(t *testing.T, spec Spec) {
 // the debt is paid.
 func charge(t *testing.T, spec Spec) {
 	s := still(t, spec, 10)
-	l, ok := s.lim.(charger)
-	if !ok {
-		return
-	}
-	debit := func(s *subject, l charger, key string, n int64) {
+	debit := func(key string, n int64) {
 		t.Helper()
-		res, err := l.Charge(context.Background(), key, n)
+		res, err := s.lim.Charge(context.Background(), key, n)
 		if err != nil || !res.Allowed || res.Granted != n || res.RetryAfter != 0 || res.Limit != s.limit.BurstSize() || res.Policy != s.spec.Policy {
 			t.Errorf("Charge(%q, %d) = %+v, %v", key, n, res, err)
 		}
@@ -133,7 +116,7 @@ func charge(t *testing.T, spec Spec) {
 		s.admitted[key] += n // charged units count in the bound for later admissions
 		s.mu.Unlock()
 	}
-	debit(s, l, "some", 4)
+	debit("some", 4)
 	s.drain("some")
 	if got := s.total("some"); spec.Exact && got != 10 {
 		t.Errorf("%d of 10 units were used, 4 of them by Charge; want 10", got)
@@ -141,19 +124,18 @@ func charge(t *testing.T, spec Spec) {
 	for _, n := range []int64{11, 20} {
 		key := "debt" + string(rune('0'+n%10))
 		s.allow(key, 1)
-		debit(s, l, key, n-1)
+		debit(key, n-1)
 		if res := s.allow(key, 1); res.Allowed || res.Remaining != 0 {
 			t.Errorf("%d of 10 charged: %+v", n-1, res)
 		}
 	}
 
 	s = lively(t, spec)
-	l = s.lim.(charger)
-	debit(s, l, "k", 8) // 3 units of debt
+	debit("k", 8) // 3 units of debt
 	s.await("k", 1, s.allow("k", 1))
 	for _, n := range []int64{1 << 53, math.MaxInt64} {
 		for range 3 {
-			if _, err := l.Charge(context.Background(), "huge", n); err != nil {
+			if _, err := s.lim.Charge(context.Background(), "huge", n); err != nil {
 				t.Errorf("Charge(%d): %v", n, err)
 			}
 		}
@@ -165,115 +147,92 @@ func charge(t *testing.T, spec Spec) {
 	s.await("huge", 1, s.allow("huge", 1))
 }
 
-// change is a change of the limit to another burst.
-type change struct {
-	name  string
-	burst int64
-}
-
-// leftOf10 returns the units that are available after the change from a burst of 10. A bucket keeps the units left. A
-// queue, a window or a log keeps the used units.
-func (c change) leftOf10(s *subject) int64 {
-	used := s.total("k")
-	switch s.limit.Algorithm {
-	case hybridlimit.AlgTokenBucket, hybridlimit.AlgLeakyBucket:
-		return min(10-used, c.burst)
+// change makes a key with a burst of 10, of which 6 units are used, and each of the changes to another burst. left is
+// the units that are available after it. A bucket keeps the units left. A queue, a window or a log keeps those used.
+func change(t *testing.T, spec Spec, to func(s *subject, name string, limit hybridlimit.Limit, left int64)) {
+	for name, burst := range map[string]int64{
+		"the same": 10, "raised": 20, "lowered": 5, "lowered below what is left": 3,
+	} {
+		s := still(t, spec, 10)
+		s.allow("k", 6)
+		left := max(0, burst-s.total("k"))
+		if s.booksAhead() {
+			left = min(10-s.total("k"), burst)
+		}
+		to(s, name, s.spec.Bucket(1, s.limit.Period, burst), left)
 	}
-	return max(0, c.burst-used)
 }
-
-// changes are changes from a burst of 10 of which 6 units are used. No change is a refill.
-var changes = []change{{"the same", 10}, {"raised", 20}, {"lowered", 5}, {"lowered below what is left", 3}}
 
 // allowLimit checks that used units stay used under the limit of one call.
 func allowLimit(t *testing.T, spec Spec) {
-	for _, c := range changes {
-		s := still(t, spec, 10)
-		l, ok := s.lim.(planner)
-		if !ok {
-			return
-		}
-		limit := s.spec.Bucket(1, s.limit.Period, c.burst)
-		s.allow("k", 6)
-		left := c.leftOf10(s)
-		var got int64
+	change(t, spec, func(s *subject, name string, limit hybridlimit.Limit, left int64) {
+		burst, got := limit.BurstSize(), int64(0)
 		for range 30 {
-			res, err := l.AllowLimit(context.Background(), "k", 1, limit)
-			if err != nil || res.Limit != c.burst || res.Remaining > c.burst || res.Granted > 1 || res.Allowed != (res.Granted == 1) || (res.RetryAfter > 0) == res.Allowed {
-				t.Fatalf("%s: %+v, %v", c.name, res, err)
+			res, err := s.lim.AllowLimit(context.Background(), "k", 1, limit)
+			if err != nil || res.Limit != burst || res.Remaining > burst || res.Granted > 1 ||
+				res.Allowed != (res.Granted == 1) || (res.RetryAfter > 0) == res.Allowed {
+				t.Fatalf("%s: %+v, %v", name, res, err)
 			}
 			got += res.Granted
 		}
 		if got > left || spec.Exact && got != left {
-			t.Errorf("%s: %d units could be had, want %d", c.name, got, left)
+			t.Errorf("%s: %d units could be had, want %d", name, got, left)
 		}
-		if res, err := l.AllowLimit(context.Background(), "k", c.burst+1, limit); err != nil || res.Allowed || res.RetryAfter != hybridlimit.Never {
-			t.Errorf("%s: above the burst: %+v, %v", c.name, res, err)
+		res, err := s.lim.AllowLimit(context.Background(), "k", burst+1, limit)
+		if err != nil || res.Allowed || res.RetryAfter != hybridlimit.Never {
+			t.Errorf("%s: above the burst: %+v, %v", name, res, err)
 		}
 		if res := s.allow("k", 1); res.Allowed && spec.Exact && s.total("k")+got > 10 {
-			t.Errorf("%s: no unit is left, but a call under the key's own limit was admitted: %+v", c.name, res)
+			t.Errorf("%s: no unit is left, but a call under the key's own limit was admitted: %+v", name, res)
 		}
-	}
+	})
 }
 
 // setLimit checks that a new limit takes effect at once, and that used units stay used.
 func setLimit(t *testing.T, spec Spec) {
-	for _, c := range changes {
-		s := still(t, spec, 10)
-		l, ok := s.lim.(setter)
-		if !ok {
-			return
-		}
-		s.allow("k", 6)
-		left := c.leftOf10(s)
-		if err := l.SetLimit(s.spec.Bucket(1, s.limit.Period, c.burst)); err != nil {
+	change(t, spec, func(s *subject, name string, limit hybridlimit.Limit, left int64) {
+		if err := s.lim.SetLimit(limit); err != nil {
 			t.Fatal(err)
 		}
-		s.limit = s.spec.Bucket(1, s.limit.Period, c.burst)
+		s.limit = limit
 		s.admitted["k"] = 0 // from here on it counts the units left
 		_, got := s.drain("k")
 		if got > left || spec.Exact && got != left {
-			t.Errorf("%s: %d units could be had, want %d", c.name, got, left)
+			t.Errorf("%s: %d units could be had, want %d", name, got, left)
 		}
-		if err := l.SetLimit(hybridlimit.Limit{}); !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "Limit.Rate (0)") {
-			t.Errorf("%s: SetLimit of the zero Limit: %v", c.name, err)
+		err := s.lim.SetLimit(hybridlimit.Limit{})
+		if !errors.Is(err, hybridlimit.ErrInvalid) || !strings.Contains(err.Error(), "Limit.Rate (0)") {
+			t.Errorf("%s: SetLimit of the zero Limit: %v", name, err)
 		}
 		s.full("fresh", "an unused key has a burst of the last valid limit")
-	}
+	})
 }
 
 // verb is one of the verbs, for n units of a key.
 type verb struct {
 	name string
-	do   func(key string, n int64) (hybridlimit.Result, error)
+	do   func(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
 	cost bool // n matters
 }
 
 // verbs returns the verbs of the limiter that give a Result, AllowN first.
 func (s *subject) verbs() []verb {
-	ctx := context.Background()
-	vs := []verb{
-		{"AllowN", func(key string, n int64) (hybridlimit.Result, error) { return s.lim.AllowN(ctx, key, n) }, true},
-		{"Allow", func(key string, _ int64) (hybridlimit.Result, error) { return s.lim.Allow(ctx, key) }, false},
+	allow := func(ctx context.Context, key string, _ int64) (hybridlimit.Result, error) {
+		return s.lim.Allow(ctx, key)
 	}
-	if l, ok := s.lim.(atMoster); ok {
-		do := func(key string, n int64) (hybridlimit.Result, error) { return l.AllowAtMost(ctx, key, n) }
-		vs = append(vs, verb{"AllowAtMost", do, true})
+	vs := []verb{{"AllowN", s.lim.AllowN, true}, {"Allow", allow, false}}
+	if s.spec.partial {
+		return vs
 	}
-	if l, ok := s.lim.(peeker); ok {
-		do := func(key string, _ int64) (hybridlimit.Result, error) { return l.Peek(ctx, key) }
-		vs = append(vs, verb{"Peek", do, false})
+	limit := s.limit
+	byLimit := func(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
+		return s.lim.AllowLimit(ctx, key, n, limit)
 	}
-	if l, ok := s.lim.(charger); ok {
-		do := func(key string, n int64) (hybridlimit.Result, error) { return l.Charge(ctx, key, n) }
-		vs = append(vs, verb{"Charge", do, true})
+	peek := func(ctx context.Context, key string, _ int64) (hybridlimit.Result, error) {
+		return s.lim.Peek(ctx, key)
 	}
-	if l, ok := s.lim.(planner); ok {
-		limit := s.limit
-		do := func(key string, n int64) (hybridlimit.Result, error) { return l.AllowLimit(ctx, key, n, limit) }
-		vs = append(vs, verb{"AllowLimit", do, true})
-	}
-	return vs
+	return append(vs, verb{"AllowAtMost", s.lim.AllowAtMost, true}, verb{"Peek", peek, false},
+		verb{"Charge", s.lim.Charge, true}, verb{"AllowLimit", byLimit, true})
 }
 
 // verbsConcurrently runs all verbs concurrently while the limit changes. In the end the limiter is closed. It checks
@@ -282,34 +241,28 @@ func verbsConcurrently(t *testing.T, spec Spec) {
 	s := still(t, spec, 60)
 	small := s.spec.Bucket(1, s.limit.Period, 40)
 	vs := s.verbs()
-	var wg sync.WaitGroup
-	for g := range callers {
-		wg.Go(func() {
-			for i := range spec.calls(40) {
-				key := "k" + string(rune('0'+(g+i)%3))
-				if l, ok := s.lim.(setter); ok && i%10 == 0 {
-					limit := []hybridlimit.Limit{s.limit, small}[(g+i/10)%2]
-					if err := l.SetLimit(limit); err != nil && !errors.Is(err, hybridlimit.ErrClosed) {
-						t.Errorf("SetLimit: %v", err)
-					}
-				}
-				if g == 0 && i == spec.calls(35) {
-					if err := spec.Close(s.lim); err != nil {
-						t.Error(err)
-					}
-				}
-				v := vs[(g+i)%len(vs)]
-				res, err := v.do(key, int64(1+i%3))
-				switch {
-				case err != nil && !errors.Is(err, hybridlimit.ErrClosed):
-					t.Errorf("%s: %v", v.name, err)
-				case err != nil && (res.Allowed || res.Granted != 0):
-					t.Errorf("%s failed with %v, but its result grants units: %+v", v.name, err, res)
-				case err == nil && v.name != "Charge":
-					s.count(key, res)
-				}
+	together(spec.calls(40), func(g, i int) {
+		key := "k" + string(rune('0'+(g+i)%3))
+		if !spec.partial && i%10 == 0 {
+			limit := []hybridlimit.Limit{s.limit, small}[(g+i/10)%2]
+			if err := s.lim.SetLimit(limit); err != nil && !errors.Is(err, hybridlimit.ErrClosed) {
+				t.Errorf("SetLimit: %v", err)
 			}
-		})
-	}
-	wg.Wait()
+		}
+		if g == 0 && i == spec.calls(35) {
+			if err := spec.Close(s.lim); err != nil {
+				t.Error(err)
+			}
+		}
+		v := vs[(g+i)%len(vs)]
+		res, err := v.do(context.Background(), key, int64(1+i%3))
+		switch {
+		case err != nil && !errors.Is(err, hybridlimit.ErrClosed):
+			t.Errorf("%s: %v", v.name, err)
+		case err != nil && (res.Allowed || res.Granted != 0):
+			t.Errorf("%s failed with %v, but its result grants units: %+v", v.name, err, res)
+		case err == nil && v.name != "Charge":
+			s.count(key, res)
+		}
+	})
 }

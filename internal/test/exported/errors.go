@@ -5,6 +5,7 @@ package exported
 import (
 	"fmt"
 	"go/ast"
+	"go/doc"
 	"go/parser"
 	"go/token"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 // Errors returns the exported errors in the source of packages: variables named Err..., and types named ...Error. Each
 // has the name of its package.
 func Errors(dirs ...string) (found []string, err error) {
+	fset := token.NewFileSet()
 	for _, dir := range dirs {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
@@ -24,11 +26,25 @@ func Errors(dirs ...string) (found []string, err error) {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
 			if err != nil {
 				return nil, err
 			}
-			for _, id := range declared(file) {
+			p, err := doc.NewFromFiles(fset, []*ast.File{file}, dir, doc.AllDecls)
+			if err != nil {
+				return nil, err
+			}
+			var names []string
+			for _, v := range p.Vars {
+				names = append(names, v.Names...)
+			}
+			for _, t := range p.Types {
+				names = append(names, t.Name)
+				for _, v := range t.Vars {
+					names = append(names, v.Names...)
+				}
+			}
+			for _, id := range names {
 				if strings.HasPrefix(id, "Err") || ast.IsExported(id) && strings.HasSuffix(id, "Error") {
 					found = append(found, file.Name.Name+"."+id)
 				}
@@ -37,25 +53,4 @@ func Errors(dirs ...string) (found []string, err error) {
 	}
 	slices.Sort(found)
 	return found, nil
-}
-
-// declared returns the names of a file's variables and types.
-func declared(file *ast.File) (names []string) {
-	for _, decl := range file.Decls {
-		g, ok := decl.(*ast.GenDecl)
-		if !ok || g.Tok != token.VAR && g.Tok != token.TYPE {
-			continue
-		}
-		for _, spec := range g.Specs {
-			switch s := spec.(type) {
-			case *ast.ValueSpec:
-				for _, id := range s.Names {
-					names = append(names, id.Name)
-				}
-			case *ast.TypeSpec:
-				names = append(names, s.Name.Name)
-			}
-		}
-	}
-	return names
 }

@@ -1,7 +1,8 @@
 package fleet
 
 import (
-	"container/heap"
+	"cmp"
+	"slices"
 	"testing/synctest"
 	"time"
 )
@@ -14,15 +15,15 @@ type Agenda struct {
 	// Now is the time (ns): that of the function that runs.
 	Now int64
 
-	planned uint64
-	entries entries
+	entries []entry // the latest first
 }
 
 // At plans f for a time (ns). A time that is over stands for Now. Functions of one time run in the order in which they
 // were planned.
 func (a *Agenda) At(t int64, f func()) {
-	a.planned++
-	heap.Push(&a.entries, entry{max(t, a.Now), a.planned, f})
+	t = max(t, a.Now)
+	i, _ := slices.BinarySearchFunc(a.entries, t, func(e entry, t int64) int { return cmp.Or(cmp.Compare(t, e.t), 1) })
+	a.entries = slices.Insert(a.entries, i, entry{t, f})
 }
 
 // After plans f for the time d (ns) after Now.
@@ -30,8 +31,9 @@ func (a *Agenda) After(d int64, f func()) { a.At(a.Now+d, f) }
 
 // Run runs all functions up to a time (ns), also those that are planned meanwhile. Then it is that time.
 func (a *Agenda) Run(until int64) {
-	for len(a.entries) > 0 && a.entries[0].t <= until {
-		e := heap.Pop(&a.entries).(entry)
+	for n := len(a.entries); n > 0 && a.entries[n-1].t <= until; n = len(a.entries) {
+		e := a.entries[n-1]
+		a.entries = slices.Delete(a.entries, n-1, n)
 		a.come(e.t)
 		e.f()
 	}
@@ -56,24 +58,5 @@ func inBubble(start time.Time) func(int64) {
 
 type entry struct {
 	t int64
-	n uint64 // in the order of planning
 	f func()
-}
-
-type entries []entry
-
-func (e entries) Len() int           { return len(e) }
-func (e entries) Less(i, j int) bool { return e[i].t < e[j].t || e[i].t == e[j].t && e[i].n < e[j].n }
-func (e entries) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-
-// Push implements heap.Interface.
-func (e *entries) Push(x any) { *e = append(*e, x.(entry)) }
-
-// Pop implements heap.Interface.
-func (e *entries) Pop() any {
-	old := *e
-	last := old[len(old)-1]
-	old[len(old)-1].f = nil // so that it can be collected
-	*e = old[:len(old)-1]
-	return last
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -109,6 +110,8 @@ type arrival struct {
 	spike bool // a critical call of a spike
 }
 
+func (a arrival) compare(b arrival) int { return cmp.Compare(a.at, b.at) }
+
 // spiked returns a function that returns the calls of a process with its part of the spikes.
 func (s Scenario) spiked(rng *rand.Rand, next func() (arrival, bool)) func() (arrival, bool) {
 	if s.Spike == 0 {
@@ -117,31 +120,21 @@ func (s Scenario) spiked(rng *rand.Rand, next func() (arrival, bool)) func() (ar
 	const within = 50 * time.Millisecond
 	var spikes []arrival
 	for at := burstFirst; at < int64(s.Span); at += burstEvery {
-		each := float64(s.Spike) / float64(s.Processes)
-		var calls []int64
-		for left := each; rng.Float64() < left; left-- {
-			calls = append(calls, at+rng.Int64N(int64(within)))
-		}
-		slices.Sort(calls)
-		for _, at := range calls {
-			spikes = append(spikes, arrival{at: at, cost: 1, spike: true})
+		for left := float64(s.Spike) / float64(s.Processes); rng.Float64() < left; left-- {
+			spikes = append(spikes, arrival{at: at + rng.Int64N(int64(within)), cost: 1, spike: true})
 		}
 	}
-	spike := take(spikes)
+	slices.SortStableFunc(spikes, arrival.compare)
 	a, more := next()
-	b, moreSpikes := spike()
 	return func() (out arrival, ok bool) {
-		switch {
-		case more && (!moreSpikes || a.at <= b.at):
-			out = a
-			a, more = next()
-			return out, true
-		case moreSpikes:
-			out = b
-			b, moreSpikes = spike()
+		if out, ok = a, more; len(spikes) > 0 && (!more || spikes[0].at < a.at) {
+			out, spikes = spikes[0], spikes[1:]
 			return out, true
 		}
-		return out, false
+		if more {
+			a, more = next()
+		}
+		return out, ok
 	}
 }
 
@@ -151,12 +144,13 @@ func (st *stream) take() (arrival, bool) {
 	if at >= int64(st.span) {
 		return arrival{}, false
 	}
-	if at == st.next {
+	switch {
+	case at == st.next:
 		st.nextPoisson()
-	} else if st.left > 0 {
+	case st.left > 0:
 		st.left--
 		st.burst += burstGap
-	} else {
+	default:
 		st.nextBurst()
 	}
 	at = max(at, st.last+1) // the calls of one process have an order
@@ -165,19 +159,10 @@ func (st *stream) take() (arrival, bool) {
 }
 
 // nextPoisson adds an exponential amount to the expected number of calls and finds the time at which that number is
-// expected.
+// expected, in the shape of the load.
 func (st *stream) nextPoisson() {
-	if st.perNs <= 0 {
-		st.next = never
-		return
-	}
 	st.events += st.rng.ExpFloat64()
-	st.next = st.when(st.events)
-}
-
-// when returns the time at which the given number of calls is expected, in the shape of the load.
-func (st *stream) when(events float64) int64 {
-	t := events / st.perNs
+	t := st.events / st.perNs // for a load of 0: never
 	switch st.load.Shape {
 	case Burst:
 		t *= 2
@@ -187,24 +172,17 @@ func (st *stream) when(events float64) int64 {
 		on, off := float64(st.load.On), float64(st.load.Off)
 		t += math.Floor(t/on) * off
 	}
-	if t >= float64(st.span) {
-		return never
+	if st.next = never; t < float64(st.span) {
+		st.next = int64(t)
 	}
-	return int64(t)
 }
 
 // nextBurst prepares a burst of a tenth of a second's calls, rounded up or down at random.
 func (st *stream) nextBurst() {
-	for {
-		at := burstFirst + st.bursted*burstEvery
+	n := st.perNs * float64(burstEvery) / 10
+	for at := burstFirst + st.bursted*burstEvery; at < int64(st.span); at += burstEvery {
 		st.bursted++
-		if at >= int64(st.span) {
-			st.burst = never
-			return
-		}
-		n := st.perNs * float64(burstEvery) / 10
-		st.left = int(n)
-		if st.rng.Float64() < n-math.Floor(n) {
+		if st.left = int(n); st.rng.Float64() < n-math.Floor(n) {
 			st.left++
 		}
 		if st.left > 0 {
@@ -213,4 +191,5 @@ func (st *stream) nextBurst() {
 			return
 		}
 	}
+	st.burst = never
 }

@@ -17,13 +17,15 @@ type engine struct {
 	w     *callWorld
 	procs []*member
 	redis [tags]permitstest.Memory
-	beats map[string]int64 // µs; the last heartbeat of each process
 }
 
 func newEngine(w *callWorld) *engine {
-	e := &engine{w: w, beats: map[string]int64{}}
+	e := &engine{w: w}
 	for i := range w.s.Processes {
-		e.procs = append(e.procs, newMember(e, i))
+		p := &member{e: e, id: fmt.Sprint("p", i), keys: make([]*holding, w.s.Keys)}
+		p.member.Period = beatEvery
+		w.After(w.rnd.Int64N(beatEvery), p.beat)
+		e.procs = append(e.procs, p)
 	}
 	w.teach()
 	return e
@@ -41,23 +43,13 @@ func (e *engine) release(c *flight) {
 // micros is Redis's time in µs.
 func (e *engine) micros() int64 { return (1_000*second + e.w.Now) / 1000 }
 
-// beat is Redis's part of a heartbeat.
-func (e *engine) beat(process string, p permits.Pulse) (beats []int64) {
-	e.beats[process] = e.micros()
-	for _, s := range p.Suspects {
-		beats = append(beats, e.beats[s])
-	}
-	return beats
-}
-
 // member is the shell around the engine of one process.
 type member struct {
-	e       *engine
-	id      string
-	member  permits.Member
-	lanes   [tags]lane
-	keys    []*holding
-	accuses []*holding // they wait for the heartbeats of the holders that stand in their way
+	e      *engine
+	id     string
+	member permits.Member
+	lanes  [tags]lane
+	keys   []*holding
 }
 
 type lane struct {
@@ -67,23 +59,9 @@ type lane struct {
 
 type holding struct {
 	permits.Holding
-	name    string
-	tag     int
-	wakes   int64 // ns; the planned settle
-	planned bool
-	accuses bool
-}
-
-// waiter is a call that waits.
-type waiter struct {
-	permits.Waiter
-	call *flight
-}
-
-func newMember(e *engine, index int) *member {
-	p := &member{e: e, id: fmt.Sprintf("p%d", index), keys: make([]*holding, e.w.s.Keys), member: permits.Member{Period: beatEvery}}
-	e.w.After(e.w.rnd.Int64N(beatEvery), p.beat)
-	return p
+	name  string
+	tag   int
+	wakes int64 // ns; the planned settle; 0: none
 }
 
 // hold returns the holding of a key.
@@ -106,12 +84,11 @@ func (p *member) acquire(c *flight) {
 		w.admit(c)
 		return
 	}
-	x := &waiter{call: c}
-	x.N, x.Caller = 1, x
-	h.Wait(&x.Waiter)
+	x := &permits.Waiter{N: 1, Caller: c}
+	h.Wait(x)
 	w.After(int64(w.s.Wait), func() {
 		if !c.done {
-			h.Hurry(&x.Waiter)
+			h.Hurry(x)
 			p.settle(h)
 		}
 	})
@@ -122,29 +99,24 @@ func (p *member) acquire(c *flight) {
 func (p *member) settle(h *holding) {
 	w, c := p.e.w, p.conditions()
 	for x := h.Next(c, w.Now); x != nil; x = h.Next(c, w.Now) {
-		w.admit(x.Caller.(*waiter).call)
+		w.admit(x.Caller.(*flight))
 	}
 	for x := h.Denied(c, w.Now); x != nil; x = h.Denied(c, w.Now) {
-		w.ledger.denied(x.Caller.(*waiter).call)
+		w.deny(x.Caller.(*flight))
 	}
 	if h.Settle(c, w.Now) {
 		p.lanes[h.tag].Add(h)
 		p.send(h.tag)
 	}
-	if t := h.Wake(); t > 0 && (!h.planned || t < h.wakes) {
-		p.plan(h, t)
+	if t := h.Wake(); t > 0 && (h.wakes == 0 || t < h.wakes) { // an earlier settle takes the place of a later one
+		h.wakes = t
+		w.At(t, func() {
+			if h.wakes == t {
+				h.wakes = 0
+				p.settle(h)
+			}
+		})
 	}
-}
-
-// plan plans a settle. An earlier one takes the place of a later one.
-func (p *member) plan(h *holding, t int64) {
-	h.planned, h.wakes = true, t
-	p.e.w.At(t, func() {
-		if h.planned && h.wakes == t {
-			h.planned = false
-			p.settle(h)
-		}
-	})
 }
 
 // send sends what is due to a tag.
@@ -181,13 +153,6 @@ func (p *member) hear(tag int, m permits.Message, keys []*holding, a permits.Ans
 		if heard.Lost {
 			panic("fleet: Redis has lost something")
 		}
-		if holders := h.Holders(); len(holders) > 0 {
-			p.member.Suspect(holders, w.Now)
-			if !h.accuses {
-				h.accuses = true
-				p.accuses = append(p.accuses, h)
-			}
-		}
 	}
 	l.Answered(m, a, held, w.Now)
 	l.hears = true
@@ -203,10 +168,8 @@ func (p *member) beat() {
 	w, sent := p.e.w, p.e.w.Now
 	pulse := p.member.Beat(sent)
 	w.exchange(func() func() {
-		beats := p.e.beat(p.id, pulse)
 		return func() {
-			again := p.member.Beaten(pulse, sent, w.Now, 1, beats)
-			if again {
+			if p.member.Beaten(pulse, sent, w.Now, 1, nil) {
 				for _, h := range p.keys {
 					if h != nil {
 						h.Tell(w.Now)
@@ -214,21 +177,7 @@ func (p *member) beat() {
 					}
 				}
 			}
-			p.accuse()
 		}
 	})
 	w.After(beatEvery, p.beat)
-}
-
-// accuse takes the holdings of dead processes off. No process dies, so it finds none, and forgets the refusals that are
-// too old.
-func (p *member) accuse() {
-	all := p.accuses
-	p.accuses = nil
-	for _, h := range all {
-		if h.accuses = h.Accuse(p.conditions(), p.e.w.Now, p.member.Dead); h.accuses {
-			p.accuses = append(p.accuses, h)
-		}
-		p.settle(h)
-	}
 }

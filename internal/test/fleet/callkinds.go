@@ -76,15 +76,12 @@ func (h *hubs) acquire(c *flight) {
 		if err != nil {
 			panic(err)
 		}
+		ledger.decided(c, h.now(), res.Allowed)
 		if !res.Allowed {
-			ledger.denied(c)
 			return
 		}
-		ledger.admitted(c, h.now())
-		timer := time.NewTimer(time.Duration(c.lasts))
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(time.Duration(c.lasts)):
 		case <-h.over:
 		}
 		ledger.ended(c)
@@ -110,7 +107,7 @@ func (x *sortedSet) acquire(c *flight) {
 	w.ledger.sent(w.Now, 1, 0)
 	w.exchange(func() func() {
 		if x.places[c.key] >= w.s.Limit {
-			return func() { w.ledger.denied(c) }
+			return func() { w.deny(c) }
 		}
 		x.places[c.key]++
 		return func() { w.admit(c) }
@@ -147,7 +144,7 @@ func (x *semaphores) acquire(c *flight) {
 	w.After(int64(w.s.Wait), func() {
 		if !c.done { // all that came before are decided
 			k.waiting = k.waiting[1:]
-			w.ledger.denied(c)
+			w.deny(c)
 		}
 	})
 }

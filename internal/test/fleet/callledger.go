@@ -17,10 +17,6 @@ type callLedger struct {
 	running []int64 // by key
 }
 
-func newCallLedger(s CallScenario) *callLedger {
-	return &callLedger{from: lead + int64(s.Steady), until: lead + int64(s.Span), running: make([]int64, s.Keys)}
-}
-
 func (l *callLedger) steady(at int64) bool { return at >= l.from && at < l.until }
 
 // came counts a call that comes.
@@ -33,11 +29,18 @@ func (l *callLedger) came(c *flight) {
 	}
 }
 
-// admitted counts a call that begins to run.
-func (l *callLedger) admitted(c *flight, now int64) {
+// decided counts a call that begins to run, or is denied.
+func (l *callLedger) decided(c *flight, now int64, admitted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.decided(c)
+	if c.done {
+		panic("fleet: a call is decided twice")
+	}
+	c.done = true
+	l.report.Open--
+	if !admitted {
+		return
+	}
 	l.running[c.key]++
 	l.report.Most = max(l.report.Most, l.running[c.key])
 	if !l.steady(c.at) {
@@ -47,21 +50,6 @@ func (l *callLedger) admitted(c *flight, now int64) {
 	if now > c.at {
 		l.waits = append(l.waits, now-c.at)
 	}
-}
-
-// denied counts a call that does not run.
-func (l *callLedger) denied(c *flight) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.decided(c)
-}
-
-func (l *callLedger) decided(c *flight) {
-	if c.done {
-		panic("fleet: a call is decided twice")
-	}
-	c.done = true
-	l.report.Open--
 }
 
 // ended counts a call that has run.

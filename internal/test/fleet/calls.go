@@ -69,7 +69,7 @@ const (
 	drain = 2 * second
 )
 
-// callLimiter is the limiter of a fleet in a world. It calls callWorld.admit or callLedger.denied once for each call.
+// callLimiter is the limiter of a fleet in a world. It decides once about each call: callWorld.admit or deny.
 type callLimiter interface {
 	acquire(c *flight)
 	release(c *flight)
@@ -86,11 +86,12 @@ type callWorld struct {
 }
 
 func newCallWorld(s CallScenario) *callWorld {
-	return &callWorld{s: s, rnd: rand.New(rand.NewPCG(s.Seed, 1)), ledger: newCallLedger(s)}
+	ledger := &callLedger{from: lead + int64(s.Steady), until: lead + int64(s.Span), running: make([]int64, s.Keys)}
+	return &callWorld{s: s, rnd: rand.New(rand.NewPCG(s.Seed, 1)), ledger: ledger}
 }
 
 // RunCalls plays a scenario and returns the report. It fails the test only if the scenario cannot be played.
-func RunCalls(t *testing.T, s CallScenario) (r CallReport) {
+func RunCalls(t *testing.T, s CallScenario) CallReport {
 	t.Helper()
 	if err := s.validate(); err != nil {
 		t.Fatal(err)
@@ -106,9 +107,8 @@ func RunCalls(t *testing.T, s CallScenario) (r CallReport) {
 			w.play()
 			close(h.over)
 			h.calls.Wait()
-			r = w.ledger.total()
 		})
-		return r
+		return w.ledger.total()
 	case SortedSet:
 		w.limiter = &sortedSet{w: w, places: make([]int64, s.Keys)}
 	case CentralExact:
@@ -125,7 +125,7 @@ func (w *callWorld) play() {
 	calls := newFlights(w.s)
 	var next func()
 	next = func() {
-		if c, ok := calls.take(); ok {
+		if c := calls.take(); c != nil {
 			w.At(c.at, func() {
 				w.come(c)
 				next()
@@ -149,9 +149,12 @@ func (w *callWorld) come(c *flight) {
 	w.limiter.acquire(c)
 }
 
+// deny ends a call that does not run.
+func (w *callWorld) deny(c *flight) { w.ledger.decided(c, w.Now, false) }
+
 // admit lets a call run.
 func (w *callWorld) admit(c *flight) {
-	w.ledger.admitted(c, w.Now)
+	w.ledger.decided(c, w.Now, true)
 	w.After(c.lasts, func() {
 		w.ledger.ended(c)
 		w.limiter.release(c)
@@ -201,8 +204,8 @@ func (l *flights) advance() {
 	l.next += l.rnd.ExpFloat64() / perSecond * float64(second)
 }
 
-// take returns the next call. ok is false after the last one.
-func (l *flights) take() (c *flight, ok bool) {
+// take returns the next call. It returns nil after the last one.
+func (l *flights) take() *flight {
 	at := int64(l.next)
 	if len(l.full) > 0 && l.full[0] <= at {
 		at, l.full = l.full[0], l.full[1:]
@@ -210,10 +213,10 @@ func (l *flights) take() (c *flight, ok bool) {
 		l.advance()
 	}
 	if at >= int64(l.s.Span) {
-		return nil, false
+		return nil
 	}
 	return &flight{
 		at: lead + at, lasts: int64(l.rnd.ExpFloat64() * float64(l.s.Lasts)),
 		key: l.rnd.IntN(l.s.Keys), process: l.rnd.IntN(l.s.Processes),
-	}, true
+	}
 }

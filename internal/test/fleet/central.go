@@ -51,10 +51,6 @@ type shared struct {
 	limiters map[string]*central
 }
 
-func newShared(w *world) *shared {
-	return &shared{w: w, limit: w.s.Limit, limiters: map[string]*central{}}
-}
-
 func (c *shared) change(l hybridlimit.Limit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,8 +59,6 @@ func (c *shared) change(l hybridlimit.Limit) {
 		b.limit = algo.LimitOf(l)
 	}
 }
-
-func (*shared) mayWait() bool { return false }
 
 func (c *shared) AllowN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
 	c.mu.Lock()

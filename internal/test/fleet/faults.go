@@ -38,10 +38,8 @@ func (w *world) conduct() {
 	for _, c := range w.s.Changes {
 		w.At(int64(c.At), func() { w.change(c.Limit) })
 	}
-	if w.ledger != nil {
-		for at := harvestEvery; at < end; at += harvestEvery {
-			w.At(int64(at), w.ledger.harvest)
-		}
+	for at := harvestEvery; at < end; at += harvestEvery {
+		w.At(int64(at), w.ledger.harvest)
 	}
 	w.Run(int64(end))
 }
@@ -55,6 +53,7 @@ func (w *world) countOps(sign int64) {
 
 // faultOf returns the functions that begin and end a fault. over is nil for a fault without an end.
 func (w *world) faultOf(f Fault, key int) (begin, over func()) {
+	var hit []*process
 	each := func(do func(*process)) func() {
 		return func() {
 			for _, p := range slices.Clone(w.procs) {
@@ -66,11 +65,36 @@ func (w *world) faultOf(f Fault, key int) (begin, over func()) {
 	}
 	switch f.Kind {
 	case LoseRequests, LoseReplies, Duplicate, LateReplies, Slow:
-		return func() { w.activate(f) }, func() { w.deactivate(f) }
+		return func() { next := append(slices.Clone(*w.active.Load()), f); w.active.Store(&next) }, func() {
+			next := slices.Clone(*w.active.Load())
+			i := slices.Index(next, f)
+			next = slices.Delete(next, i, i+1)
+			w.active.Store(&next)
+		}
 	case PauseProcess:
-		return w.pause(f)
+		// Calls that already wait time out. Those of a process that is suspended from outside would time out when it
+		// resumes.
+		return each(func(p *process) {
+				if !p.paused.Swap(true) {
+					p.hold(1)
+					hit = append(hit, p)
+				}
+			}), func() {
+				for _, p := range hit {
+					p.paused.Store(false)
+					p.hold(-1)
+				}
+			}
 	case Crash:
-		return w.crash(f)
+		return each(func(p *process) {
+				hit = append(hit, p)
+				p.ended.Store(true)
+				w.leaving.Go(p.crash)
+			}), func() {
+				for _, p := range hit {
+					w.launch(p.number)
+				}
+			}
 	case Leave:
 		return each(func(p *process) {
 			p.ended.Store(true)
@@ -80,31 +104,51 @@ func (w *world) faultOf(f Fault, key int) (begin, over func()) {
 		return func() { w.launch(w.newest); w.newest++ }, nil
 	case ClockStep:
 		return func() {
-			w.harvest()
+			w.ledger.harvest()
 			w.step.Add(int64(f.Size))
 			w.steps = append(w.steps, step{w.since(), int64(f.Size)})
 			w.stepped.Store(true)
 			w.setClock()
 		}, nil
 	case Wipe:
-		return func() { w.harvest(); w.wipe() }, nil
+		return func() { w.ledger.harvest(); w.wipe() }, nil
 	case EvictKey:
-		return func() { w.harvest(); w.evict(key) }, nil
+		return func() {
+			w.ledger.harvest()
+			w.bubble.Mini.Del(w.ledger.names[key])
+			w.ledger.gone(w.ledger.names[key])
+			w.pushed.change(func() { delete(w.pushed.levels, w.keys[key]) })
+		}, nil
 	case Mistype:
-		return func() { w.harvest(); w.mistype(f.P) }, nil
+		return func() { w.ledger.harvest(); w.mistype(f.P) }, nil
 	case ScriptFlush:
-		return w.flushScripts, nil
+		return func() {
+			if w.down > 0 {
+				return
+			}
+			if err := w.bubble.Client(nil).ScriptFlush(context.Background()).Err(); err != nil {
+				w.violate("SCRIPT FLUSH: %v", err)
+			}
+		}, nil
 	case KillRedis:
 		return w.kill, w.restart
 	case HangRedis:
-		return func() { w.hang(true) }, func() { w.hang(false) }
+		hang := func(by int) func() {
+			return func() {
+				w.hung += by
+				for _, p := range w.procs {
+					p.hold(by)
+				}
+			}
+		}
+		return hang(1), hang(-1)
 	}
 	return nil, nil
 }
 
 // change sets the limit of the fleet, through one of its processes.
 func (w *world) change(l hybridlimit.Limit) {
-	if w.shared != nil {
+	if w.s.Kind == CentralExact {
 		w.shared.change(l)
 		return
 	}
@@ -121,90 +165,13 @@ func (w *world) change(l hybridlimit.Limit) {
 	w.violate("no process can set the limit %v", l)
 }
 
-func (w *world) activate(f Fault) {
-	next := append(slices.Clone(*w.active.Load()), f)
-	w.active.Store(&next)
-}
-
-func (w *world) deactivate(f Fault) {
-	next := slices.Clone(*w.active.Load())
-	if i := slices.Index(next, f); i >= 0 {
-		next = slices.Delete(next, i, i+1)
-	}
-	w.active.Store(&next)
-}
-
-// pause suspends processes from outside: they get no calls, and no message reaches or leaves them. Their timers
-// continue, so calls that already wait time out. The calls of a suspended process would time out when it resumes.
-func (w *world) pause(f Fault) (begin, over func()) {
-	var stopped []*process
-	begin = func() {
-		for _, p := range w.procs {
-			if f.hits(p.number) && !p.ended.Load() && !p.paused.Load() {
-				p.paused.Store(true)
-				p.hold(1)
-				stopped = append(stopped, p)
-			}
-		}
-	}
-	return begin, func() {
-		for _, p := range stopped {
-			p.paused.Store(false)
-			p.hold(-1)
-		}
-	}
-}
-
-func (w *world) crash(f Fault) (begin, over func()) {
-	var dead []int
-	begin = func() {
-		for _, p := range w.procs {
-			if f.hits(p.number) && !p.ended.Load() {
-				dead = append(dead, p.number)
-				p.ended.Store(true)
-				w.leaving.Go(p.crash)
-			}
-		}
-	}
-	return begin, func() {
-		for _, number := range dead {
-			w.launch(number)
-		}
-	}
-}
-
-func (w *world) harvest() {
-	if w.ledger != nil {
-		w.ledger.harvest()
-	}
-}
-
 func (w *world) wipe() {
-	if w.bubble != nil {
-		w.bubble.Mini.FlushAll()
-		w.ledger.gone(w.ledger.names...)
-	}
-	if w.pushed != nil {
-		w.pushed.wipe()
-	}
-}
-
-func (w *world) evict(key int) {
-	if w.ledger != nil {
-		w.bubble.Mini.Del(w.ledger.names[key])
-		w.ledger.gone(w.ledger.names[key])
-	}
-	if w.pushed != nil {
-		w.pushed.mu.Lock()
-		defer w.pushed.mu.Unlock()
-		delete(w.pushed.levels, w.keys[key])
-	}
+	w.bubble.Mini.FlushAll()
+	w.ledger.gone(w.ledger.names...)
+	w.pushed.change(func() { clear(w.pushed.levels) })
 }
 
 func (w *world) mistype(p float64) {
-	if w.bubble == nil {
-		return
-	}
 	rng := w.rng(forFaults, 1, 0)
 	for _, key := range w.bubble.Mini.Keys() { // in their order
 		if p > 0 && rng.Float64() >= p {
@@ -226,52 +193,20 @@ func (w *world) mistype(p float64) {
 	}
 }
 
-func (w *world) flushScripts() {
-	if w.bubble != nil && w.down == 0 {
-		if err := w.bubble.Client(nil).ScriptFlush(context.Background()).Err(); err != nil {
-			w.violate("SCRIPT FLUSH: %v", err)
-		}
-	}
-}
-
 func (w *world) kill() {
 	if w.down++; w.down > 1 {
 		return
 	}
-	w.harvest()
-	if w.bubble != nil {
-		w.bubble.Kill()
-	}
-	w.setDown(true)
+	w.ledger.harvest()
+	w.bubble.Kill()
+	w.pushed.change(func() { w.pushed.down = true })
 }
 
 func (w *world) restart() {
 	if w.down--; w.down > 0 {
 		return
 	}
-	if w.bubble != nil {
-		w.bubble.Restart()
-	}
+	w.bubble.Restart()
 	w.wipe()
-	w.setDown(false)
-}
-
-// setDown serves the server of CountAndPush, which has no Redis.
-func (w *world) setDown(down bool) {
-	if w.pushed != nil {
-		w.pushed.mu.Lock()
-		defer w.pushed.mu.Unlock()
-		w.pushed.down = down
-	}
-}
-
-func (w *world) hang(yes bool) {
-	by := -1
-	if yes {
-		by = 1
-	}
-	w.hung += by
-	for _, p := range w.procs {
-		p.hold(by)
-	}
+	w.pushed.change(func() { w.pushed.down = false })
 }

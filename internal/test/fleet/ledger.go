@@ -120,7 +120,8 @@ func (l *ledger) debited() int64 {
 // still has: the view does not know of the units that other processes have returned since.
 func (s Scenario) forgets() bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool {
-		return f.Kind == Wipe || f.Kind == EvictKey || f.Kind == Mistype || f.Kind == KillRedis || f.Kind == ClockStep && (f.Size > time.Second || f.Size < -time.Second)
+		return f.Kind == Wipe || f.Kind == EvictKey || f.Kind == Mistype || f.Kind == KillRedis ||
+			f.Kind == ClockStep && f.Size.Abs() > time.Second
 	})
 }
 
@@ -149,7 +150,7 @@ func (s Scenario) exact() bool {
 			forgetful = true
 		case ClockStep:
 			forgetful = forgetful || f.Size > time.Second
-			if s.Limit.Algorithm == hybridlimit.AlgSlidingLog && f.Size < 0 {
+			if s.asksAlways() && f.Size < 0 {
 				return false // a log that moves back with the clock looks like another log
 			}
 		}
@@ -169,21 +170,14 @@ func (s Scenario) elsewhere(returned int64) int64 {
 // asksAlways reports whether the hybrid limiter asks Redis for each call in any mode.
 func (s Scenario) asksAlways() bool { return s.Limit.Algorithm == hybridlimit.AlgSlidingLog }
 
-// openAccounts records that a process ended in order while a sync was in flight: see giveUp.
-func (w *world) openAccounts(lost int64) {
-	w.giveUp(lost)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.loose = true
-}
-
-// giveUp records that a process ended, and that a sync may have been in flight. The process counted the leased units as
-// lost that the sync returned. Redis takes them back if the sync still arrives. lost is the units that the process
-// counts as lost.
-func (w *world) giveUp(lost int64) {
+// giveUp records that a process ended, in order or by a crash, and that a sync may have been in flight. The process
+// counted the leased units as lost that the sync returned. Redis takes them back if the sync still arrives. lost is the
+// units that the process counts as lost.
+func (w *world) giveUp(lost int64, inOrder bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.givenUp += lost
+	w.loose = w.loose || inOrder
 }
 
 // settle ends the fleet after the last fault and closes the books.
@@ -195,12 +189,12 @@ func (w *world) settle(r *Report) {
 		case <-left:
 			leaving = false
 		case <-time.After(harvestEvery):
-			w.harvest()
+			w.ledger.harvest()
 		}
 	}
 	for range 60 { // much longer than a breaker stays open
 		time.Sleep(500 * time.Millisecond)
-		w.harvest()
+		w.ledger.harvest()
 		if w.quiet() {
 			break
 		}
@@ -215,9 +209,9 @@ func (w *world) settle(r *Report) {
 		if err := p.leave(); err != nil {
 			w.violate("p%d at the end: %v", p.number, err)
 		}
-		w.harvest()
+		w.ledger.harvest()
 	}
-	if w.ledger == nil {
+	if !w.s.Kind.real() {
 		return
 	}
 	w.checkNeighbours()

@@ -73,16 +73,17 @@ func (w *world) measure(r *Report) {
 	case r.Units == 0:
 		r.Utilisation = 1
 	}
-	r.fairness(w, all)
 	w.meter(r, all)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r.Violated = w.violated
 }
 
-// count adds up the figures that do not depend on the order of the calls.
+// count adds up the figures that do not depend on the order of the calls: sums, Jain's index, and the acceptance by
+// process.
 func (r *Report) count(w *world, all []*call) {
 	last := len(r.Timeline) - 1
+	calls, admitted, units := make([]int64, w.newest), make([]int64, w.newest), make([]float64, w.newest) // by process
 	for _, c := range all {
 		r.BySource[c.source]++
 		took := time.Duration(c.end - c.at)
@@ -94,67 +95,28 @@ func (r *Report) count(w *world, all []*call) {
 		if !w.steady(c) {
 			continue
 		}
-		r.Calls++
 		if took > 0 {
 			r.Waited++
 		}
-		if c.important {
-			r.CriticalCalls++
+		tally := func(is bool, calls, admitted *int64) {
+			if is {
+				*calls++
+			}
+			if is && c.allowed {
+				*admitted++
+			}
 		}
-		if c.spike {
-			r.SpikeCalls++
-		}
+		tally(true, &r.Calls, &r.Admitted)
+		tally(c.important, &r.CriticalCalls, &r.CriticalAdmitted)
+		tally(c.spike, &r.SpikeCalls, &r.SpikeAdmitted)
+		tally(true, &calls[c.process], &admitted[c.process])
 		if c.allowed {
-			r.Admitted++
 			r.Units += c.cost
-			if c.important {
-				r.CriticalAdmitted++
-			}
-			if c.spike {
-				r.SpikeAdmitted++
-			}
+			units[c.process] += float64(c.cost)
 		}
 	}
 	if r.Slowest > maxWait+slack {
 		w.violate("a decision took %v", r.Slowest)
-	}
-}
-
-func (w *world) steady(c *call) bool { return c.at >= int64(w.s.Steady) }
-
-// central returns the units that one limiter per key admits of the same calls.
-func (w *world) central(all []*call) (units int64) {
-	limiters := make([]*central, len(w.keys))
-	for i := range limiters {
-		limiters[i] = newCentral(w.s.Limit)
-	}
-	changes := w.s.Changes
-	for _, c := range all {
-		for len(changes) > 0 && int64(changes[0].At) <= c.at {
-			for _, l := range limiters {
-				l.limit = algo.LimitOf(changes[0].Limit)
-			}
-			changes = changes[1:]
-		}
-		if ok, _ := limiters[c.key].take(w.start.UnixNano()+c.at, c.cost); ok && w.steady(c) {
-			units += c.cost
-		}
-	}
-	return units
-}
-
-// fairness computes Jain's index and the acceptance of each process.
-func (r *Report) fairness(w *world, all []*call) {
-	calls, admitted, units := make([]int64, w.newest), make([]int64, w.newest), make([]float64, w.newest)
-	for _, c := range all {
-		if !w.steady(c) {
-			continue
-		}
-		calls[c.process]++
-		if c.allowed {
-			admitted[c.process]++
-			units[c.process] += float64(c.cost)
-		}
 	}
 	r.Acceptance = make([]float64, w.newest)
 	var n, sum, squares float64
@@ -169,6 +131,27 @@ func (r *Report) fairness(w *world, all []*call) {
 	if squares > 0 {
 		r.Jain = sum * sum / (n * squares)
 	}
+}
+
+func (w *world) steady(c *call) bool { return c.at >= int64(w.s.Steady) }
+
+// central returns the units that one limiter per key admits of the same calls.
+func (w *world) central(all []*call) (units int64) {
+	changes, limiters := w.s.Changes, make([]*central, len(w.keys))
+	for i := range limiters {
+		limiters[i] = newCentral(w.s.Limit)
+	}
+	for _, c := range all {
+		for ; len(changes) > 0 && int64(changes[0].At) <= c.at; changes = changes[1:] {
+			for _, l := range limiters {
+				l.limit = algo.LimitOf(changes[0].Limit)
+			}
+		}
+		if ok, _ := limiters[c.key].take(w.start.UnixNano()+c.at, c.cost); ok && w.steady(c) {
+			units += c.cost
+		}
+	}
+	return units
 }
 
 // meter feeds the calls to the meters in the order of the times at which they count. It sorts all.
@@ -207,11 +190,10 @@ func (w *world) meter(r *Report, all []*call) {
 
 // changeMeters applies the changes that are due to meters of buckets, and returns the others.
 func (w *world) changeMeters(meters []meter.Meter, changes []Change, now int64) []Change {
-	for len(changes) > 0 && int64(changes[0].At) <= now {
+	for ; len(changes) > 0 && int64(changes[0].At) <= now; changes = changes[1:] {
 		for _, m := range meters {
 			m.(*meter.Bucket).Change(w.clock(int64(changes[0].At)), algo.BucketOf(changes[0].Limit))
 		}
-		changes = changes[1:]
 	}
 	return changes
 }

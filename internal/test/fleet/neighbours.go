@@ -9,9 +9,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/neighbours"
 )
 
-// neighbours adds the neighbours to the hub of a process.
-func (w *world) neighbours(h *hybrid.Hub, number, life int) *neighbours.Set {
-	s, err := neighbours.Add(h, w.rng(forNeighbours, number, life).Uint64())
+// neighbours adds the neighbours to a hub.
+func (w *world) neighbours(h *hybrid.Hub, seed uint64) *neighbours.Set {
+	s, err := neighbours.Add(h, seed)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -40,13 +40,13 @@ func (w *world) checkNeighbours() {
 		switch f.Kind {
 		case Crash:
 			of.Crashes += max(1, w.s.Processes)
-			of.Drops = true
 		case Leave:
-			of.Drops = true
 		case Wipe, KillRedis, EvictKey, Mistype:
 			of.Losses++
-			of.Drops = true
+		default:
+			continue
 		}
+		of.Drops = true
 	}
 	var all []neighbours.Report
 	for _, p := range w.procs {
@@ -67,10 +67,7 @@ func (w *world) freePermits() {
 	}
 	defer h.Close()
 	time.Sleep(10 * time.Second) // the memberships of killed processes have ended, and the breaker is closed
-	s, err := neighbours.Add(h, 0)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	s := w.neighbours(h, 0)
 	time.Sleep(5 * time.Second)
 	s.Takeoff() // a process that has ended with running calls loses its permits after a refusal
 	time.Sleep(3100 * time.Millisecond)

@@ -58,12 +58,10 @@ func (n *network) judge(_ int, cmd []string) redistest.Verdict {
 		beat := cmd[2] == "0" || slices.Contains([]string{lua.Fleet.SHA, lua.Fleet.Source, lua.Settings.SHA, lua.Settings.Source}, cmd[1])
 		n.w.sent(beat)
 	}
-	f := n.roll(script)
-	then := redistest.ThenClose
+	f, v, then := n.roll(script), redistest.Forward(), redistest.ThenClose
 	if f.hang {
 		then = redistest.ThenHang
 	}
-	v := redistest.Forward()
 	switch f.lost {
 	case LoseRequests:
 		v = redistest.DropRequest(then)

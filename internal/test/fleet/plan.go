@@ -1,10 +1,8 @@
 package fleet
 
 import (
-	"cmp"
 	"math/rand/v2"
 	"slices"
-	"time"
 )
 
 // plan returns the calls of each process, in order, for the shapes whose calls the fleet divides: Rush and Groups. It
@@ -34,18 +32,14 @@ func (s Scenario) rush(rng *rand.Rand, loads []float64) [][]arrival {
 
 // groups gives each key a group of calls at equal distances, from a random phase. A group goes to one process.
 func (s Scenario) groups(rng *rand.Rand, loads, parts []float64) [][]arrival {
-	type group struct {
-		at  time.Duration
-		key int
-	}
-	var all []group
+	var all []arrival
 	for key, load := range loads {
 		every := float64(s.Load.Off) / load
 		for t := rng.Float64() * every; t < float64(s.Span); t += every {
-			all = append(all, group{time.Duration(t), key})
+			all = append(all, arrival{at: int64(t), key: key})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b group) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(all, arrival.compare)
 	plan, pick := make([][]arrival, s.Processes), cumulate(parts)
 	for turn, g := range all {
 		p := turn % s.Processes
@@ -54,8 +48,8 @@ func (s Scenario) groups(rng *rand.Rand, loads, parts []float64) [][]arrival {
 		}
 		size := s.Load.MinSize + rng.IntN(s.Load.MaxSize-s.Load.MinSize+1)
 		for i := range size {
-			at := g.at + s.Load.On*time.Duration(i)/time.Duration(size)
-			plan[p] = append(plan[p], arrival{at: int64(at), key: g.key, cost: s.Load.cost(rng)})
+			at := g.at + int64(s.Load.On)*int64(i)/int64(size)
+			plan[p] = append(plan[p], arrival{at: at, key: g.key, cost: s.Load.cost(rng)})
 		}
 	}
 	return s.order(plan)
@@ -64,7 +58,7 @@ func (s Scenario) groups(rng *rand.Rand, loads, parts []float64) [][]arrival {
 // order sorts the calls of each process, gives them different times, and drops those after the span.
 func (s Scenario) order(plan [][]arrival) [][]arrival {
 	for p, calls := range plan {
-		slices.SortStableFunc(calls, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+		slices.SortStableFunc(calls, arrival.compare)
 		for i := range calls {
 			if i > 0 {
 				calls[i].at = max(calls[i].at, calls[i-1].at+1)

@@ -18,9 +18,7 @@ import (
 
 // subject is the limiter of one process.
 type subject interface {
-	// AllowN decides. If mayWait is true, it is called from its own goroutine.
 	AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
-	mayWait() bool
 }
 
 // process is one life of a process. A process that starts again after a crash is a new value with the same number.
@@ -61,7 +59,7 @@ func (w *world) launch(number int) *process {
 	case CentralExact:
 		p.subject = w.shared
 	case CountAndPush:
-		p.pusher = newPusher(w, net, w.pushed, p.wait)
+		p.pusher = newPusher(w, net, p.wait)
 		p.subject = p.pusher
 	default:
 		p.link = w.bubble.Link()
@@ -72,7 +70,7 @@ func (w *world) launch(number int) *process {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		p.limiter, p.subject, p.views = l, real{l}, []*hybrid.Limiter{l}
+		p.limiter, p.subject, p.views = l, l, []*hybrid.Limiter{l}
 		for i := range w.floors {
 			rest, err := l.Class(restOfCalls(i))
 			if err != nil {
@@ -81,7 +79,7 @@ func (w *world) launch(number int) *process {
 			p.views = append(p.views, rest)
 		}
 		if w.s.Neighbours > 0 {
-			p.neighbours = w.neighbours(l.Hub(), number, life)
+			p.neighbours = w.neighbours(l.Hub(), w.rng(forNeighbours, number, life).Uint64())
 			p.calls.Go(p.callNeighbours)
 		}
 	}
@@ -110,11 +108,6 @@ func (w *world) callsOf(number, life int) func() (arrival, bool) {
 	return newStream(w.rng(forCalls, number, life), w.s, w.loads, part).take
 }
 
-// real is the limiter under test.
-type real struct{ *hybrid.Limiter }
-
-func (real) mayWait() bool { return true }
-
 // drive makes the calls at their times. Calls of a paused or ended process are dropped.
 func (p *process) drive(next func() (arrival, bool)) {
 	born, classes := p.w.since(), p.w.rng(forClasses, p.number, 0)
@@ -138,14 +131,13 @@ func (p *process) drive(next func() (arrival, bool)) {
 			at: a.at, cost: a.cost, key: int32(a.key), process: int32(p.number), important: important || a.spike, spike: a.spike,
 		}
 		p.journal = append(p.journal, c)
-		switch rest := len(p.views) - 1; {
-		case rest <= 0 || c.important:
-		case rest == 1:
+		if rest := len(p.views) - 1; rest > 0 && !c.important {
 			c.view = 1
-		default:
-			c.view = 1 + int8(classes.IntN(rest))
+			if rest > 1 {
+				c.view += int8(classes.IntN(rest))
+			}
 		}
-		if p.subject.mayWait() {
+		if p.limiter != nil { // it may wait
 			p.calls.Go(func() { p.decide(c) })
 		} else {
 			p.decide(c)
@@ -156,7 +148,7 @@ func (p *process) drive(next func() (arrival, bool)) {
 func (p *process) decide(c *call) {
 	subject := p.subject
 	if c.view > 0 {
-		subject = real{p.views[c.view]}
+		subject = p.views[c.view]
 	}
 	res, err := subject.AllowN(context.Background(), p.w.keys[c.key], c.cost)
 	if p.w.mutant != nil {
@@ -226,7 +218,7 @@ func (p *process) crash() {
 	p.ended.Store(true)
 	if p.limiter != nil {
 		p.limiter.Close()
-		p.w.giveUp(p.limiter.Stats().Lost)
+		p.w.giveUp(p.limiter.Stats().Lost, false)
 	}
 	if p.pusher != nil {
 		p.pusher.close()
@@ -253,7 +245,7 @@ func (p *process) leave() error {
 	defer cancel()
 	err := p.limiter.Shutdown(ctx)
 	if err != nil || before || broken() {
-		p.w.openAccounts(p.limiter.Stats().Lost)
+		p.w.giveUp(p.limiter.Stats().Lost, true)
 	}
 	return err
 }

@@ -43,10 +43,11 @@ func (p *pushed) push(at int64, deltas map[string]delta) map[string]meter.Meter 
 	return out
 }
 
-func (p *pushed) wipe() {
+// change is called for what the world does to the server.
+func (p *pushed) change(do func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.levels = map[string]meter.Meter{}
+	do()
 }
 
 // pusher is a process of [CountAndPush]. It admits a call while the last level that it saw is sufficient. It subtracts
@@ -75,13 +76,11 @@ type sight struct {
 	last        int64 // time of the last admission among them
 }
 
-func newPusher(w *world, net *network, server *pushed, hold func()) *pusher {
-	p := &pusher{w: w, net: net, server: server, hold: hold, stop: make(chan struct{}), seen: map[string]*sight{}}
+func newPusher(w *world, net *network, hold func()) *pusher {
+	p := &pusher{w: w, net: net, server: w.pushed, hold: hold, stop: make(chan struct{}), seen: map[string]*sight{}}
 	p.done.Go(p.run)
 	return p
 }
-
-func (*pusher) mayWait() bool { return false }
 
 func (p *pusher) AllowN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
 	p.mu.Lock()

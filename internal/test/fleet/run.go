@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -35,6 +36,7 @@ func run(t *testing.T, s Scenario, look func(*world)) (r Report) {
 	collectLess()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, s)
+		w.serve()
 		if look != nil {
 			look(w)
 		}
@@ -69,12 +71,7 @@ func (w *world) warm() {
 const coldSpread = 50 * time.Millisecond
 
 func (s Scenario) withDefaults() Scenario {
-	if s.Kind == "" {
-		s.Kind = Auto
-	}
-	if s.Load.Shape == "" {
-		s.Load.Shape = Steady
-	}
+	s.Kind, s.Load.Shape = cmp.Or(s.Kind, Auto), cmp.Or(s.Load.Shape, Steady)
 	switch {
 	case s.Cold:
 		s.Warm = 0
@@ -85,9 +82,4 @@ func (s Scenario) withDefaults() Scenario {
 }
 
 // interval returns T.
-func (s Scenario) interval() time.Duration {
-	if s.Interval > 0 {
-		return s.Interval
-	}
-	return 50 * time.Millisecond
-}
+func (s Scenario) interval() time.Duration { return cmp.Or(s.Interval, 50*time.Millisecond) }

@@ -20,6 +20,9 @@ const (
 	CountAndPush Kind = "count-and-push" // the limiter of the literature: counts locally, pushes each T; no lease, no bound
 )
 
+// real reports whether the limiters are real, with a Redis.
+func (k Kind) real() bool { return k != CentralExact && k != CountAndPush }
+
 // Scenario is one run.
 type Scenario struct {
 	Name      string            // of the row in a table

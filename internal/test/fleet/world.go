@@ -15,6 +15,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/test/meter"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
@@ -31,7 +32,7 @@ type world struct {
 	plan  [][]arrival // the calls of each process at the start, if the fleet divides them
 	start time.Time   // of the load
 
-	bubble *redistest.Bubble // nil for the kinds without Redis
+	bubble *redistest.Bubble // for the kinds without Redis, an idle one
 	shared *shared           // CentralExact
 	pushed *pushed           // CountAndPush
 	ledger *ledger
@@ -76,31 +77,30 @@ func newWorld(t *testing.T, s Scenario) *world {
 	}
 	w.plan = s.plan(w.rng(forPlan, 0, 0), w.loads, w.parts)
 	w.active.Store(&[]Fault{})
-	switch s.Kind {
-	case CentralExact:
-		w.shared = newShared(w)
-	case CountAndPush:
-		w.pushed = &pushed{w: w, levels: map[string]meter.Meter{}}
-	default:
-		redis.SetLogger(silence{}) // it reports each failed dial on stderr
-		w.bubble = redistest.NewBubble(t)
-		w.ledger = newLedger(w)
-		w.bubble.Mini.ClockTTL(w.expires())
-		w.bubble.SetPreHook(func(_ *server.Peer, cmd string, args ...string) bool {
-			// Before the script, not before the commands that it calls: by then miniredis holds its lock.
-			if cmd == "EVALSHA" || cmd == "EVAL" {
-				w.setClock()
-				if w.s.forgets() {
-					w.ledger.harvest()
-				}
-				if w.rewrite != nil {
-					w.rewrite(args)
-				}
-			}
-			return false
-		})
-	}
+	w.shared = &shared{w: w, limit: s.Limit, limiters: map[string]*central{}}
+	w.pushed = &pushed{w: w, levels: map[string]meter.Meter{}}
 	return w
+}
+
+// serve starts Redis, inside the bubble of the run.
+func (w *world) serve() {
+	redis.SetLogger(silence{}) // it reports each failed dial on stderr
+	w.bubble = redistest.NewBubble(w.t)
+	w.ledger = newLedger(w)
+	w.bubble.Mini.ClockTTL(w.expires())
+	w.bubble.SetPreHook(func(_ *server.Peer, cmd string, args ...string) bool {
+		// Before the script, not before the commands that it calls: by then miniredis holds its lock.
+		if cmd == "EVALSHA" || cmd == "EVAL" {
+			w.setClock()
+			if w.s.forgets() {
+				w.ledger.harvest()
+			}
+			if w.rewrite != nil {
+				w.rewrite(args)
+			}
+		}
+		return false
+	})
 }
 
 type silence struct{}
@@ -121,7 +121,7 @@ func (w *world) expires() bool {
 
 // setClock keeps Redis's clock stepped. miniredis only accepts a fixed time, and stands still there.
 func (w *world) setClock() {
-	if w.bubble != nil && w.stepped.Load() {
+	if w.stepped.Load() {
 		w.bubble.Mini.SetTime(time.Now().Add(time.Duration(w.step.Load())))
 	}
 }
@@ -133,7 +133,7 @@ type step struct{ at, by int64 } // ns since the load started, ns
 // because their promise is on Redis's clock.
 func (w *world) clock(since int64) int64 {
 	at := w.start.UnixNano() + since
-	if w.bubble == nil || !onRedisClock(w.s.Limit) {
+	if !w.s.Kind.real() || !onRedisClock(w.s.Limit) {
 		return at
 	}
 	for _, s := range w.steps {
@@ -145,11 +145,8 @@ func (w *world) clock(since int64) int64 {
 }
 
 func onRedisClock(l hybridlimit.Limit) bool {
-	switch l.Algorithm {
-	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgSlidingLog:
-		return true
-	}
-	return false
+	kind := algo.KindOf(l.Algorithm)
+	return kind == algo.KindFixed || kind == algo.KindSliding || kind == algo.KindLog
 }
 
 // since returns the time in ns since the start of the load. It is negative before the start.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"go/ast"
 	"go/token"
 	"regexp"
 	"strings"
@@ -19,69 +18,47 @@ var unused = &analysis.Analyzer{
 	Requires: []*analysis.Analyzer{honnef.Analyzer.Analyzer},
 	Run: func(pass *analysis.Pass) (any, error) {
 		for _, o := range pass.ResultOf[honnef.Analyzer.Analyzer].(honnef.Result).Unused {
-			pass.Report(analysis.Diagnostic{Pos: position(pass, o.Position), Message: o.Kind + " " + o.Name + " is unused (U1000)"})
+			d := analysis.Diagnostic{Message: o.Kind + " " + o.Name + " is unused (U1000)"}
+			for _, f := range pass.Files {
+				if file := pass.Fset.File(f.FileStart); file.Name() == o.Position.Filename {
+					d.Pos = file.Pos(o.Position.Offset)
+				}
+			}
+			pass.Report(d)
 		}
 		return nil, nil
 	},
 }
 
-// position returns the place of p in the files of a pass.
-func position(pass *analysis.Pass, p token.Position) token.Pos {
-	for _, f := range pass.Files {
-		if file := pass.Fset.File(f.FileStart); file.Name() == p.Filename {
-			return file.Pos(p.Offset)
-		}
-	}
-	return token.NoPos
-}
-
-// inProduct leaves tests out: a test may insist on the very error that was promised.
-func inProduct(a *analysis.Analyzer) *analysis.Analyzer {
-	return filtered(a, func(pass *analysis.Pass, d analysis.Diagnostic) bool {
-		return !strings.HasSuffix(pass.Fset.Position(d.Pos).Filename, "_test.go")
-	})
-}
-
-// heed lets an analyzer heed comments with nolint.
+// heed lets an analyzer heed comments with nolint. errorlint leaves tests out: a test may insist on the very error that
+// was promised.
 func heed(a *analysis.Analyzer) {
-	filtered(a, func(pass *analysis.Pass, d analysis.Diagnostic) bool { return !excepted(pass, a.Name, d.Pos) })
-}
-
-// filtered lets an analyzer report only what keep accepts.
-func filtered(a *analysis.Analyzer, keep func(*analysis.Pass, analysis.Diagnostic) bool) *analysis.Analyzer {
 	run := a.Run
 	a.Run = func(pass *analysis.Pass) (any, error) {
 		narrow := *pass
 		narrow.Report = func(d analysis.Diagnostic) {
-			if keep(pass, d) {
+			at := pass.Fset.Position(d.Pos)
+			if !excepted(pass, a.Name, at) && !(a.Name == "errorlint" && strings.HasSuffix(at.Filename, "_test.go")) {
 				pass.Report(d)
 			}
 		}
 		return run(&narrow)
 	}
-	return a
 }
 
 var nolint = regexp.MustCompile(`^//nolint:([a-zA-Z0-9,]+) // \S`)
 
-// excepted reports whether a nolint comment with a reason names the analyzer, on the line of pos or on the line above.
-func excepted(pass *analysis.Pass, analyzer string, pos token.Pos) bool {
-	at := pass.Fset.Position(pos)
+// excepted reports whether a nolint comment with a reason names the analyzer, on the line of a place or on the line
+// above.
+func excepted(pass *analysis.Pass, analyzer string, at token.Position) bool {
 	for _, f := range pass.Files {
-		if pass.Fset.Position(f.FileStart).Filename == at.Filename {
-			return names(pass.Fset, f, at.Line, analyzer)
-		}
-	}
-	return false
-}
-
-func names(fset *token.FileSet, f *ast.File, line int, analyzer string) bool {
-	for _, group := range f.Comments {
-		for _, c := range group.List {
-			n := fset.Position(c.Slash).Line
-			m := nolint.FindStringSubmatch(c.Text)
-			if m != nil && (n == line || n == line-1) && strings.Contains(","+m[1]+",", ","+analyzer+",") {
-				return true
+		for _, group := range f.Comments {
+			for _, c := range group.List {
+				is, m := pass.Fset.Position(c.Slash), nolint.FindStringSubmatch(c.Text)
+				if m != nil && is.Filename == at.Filename && (is.Line == at.Line || is.Line == at.Line-1) &&
+					strings.Contains(","+m[1]+",", ","+analyzer+",") {
+					return true
+				}
 			}
 		}
 	}

@@ -62,7 +62,7 @@ func analyzers() []*analysis.Analyzer {
 			}
 		}
 	}
-	all = append(all, unused, inProduct(errorlint.NewAnalyzer()), nilerr.Analyzer)
+	all = append(all, unused, errorlint.NewAnalyzer(), nilerr.Analyzer)
 	for _, a := range all {
 		heed(a)
 	}

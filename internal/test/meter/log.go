@@ -1,10 +1,6 @@
 package meter
 
-import (
-	"slices"
-
-	"github.com/hybridlimit/hybridlimit"
-)
+import "slices"
 
 // Log compares a sliding log with its promise: at most Rate units in any trailing Period. It counts whole µs, as Redis
 // does. A log may therefore treat a unit as a Period old up to half a µs too early.
@@ -15,8 +11,6 @@ type Log struct {
 }
 
 type entry struct{ at, n int64 } // µs
-
-func newLog(l hybridlimit.Limit) *Log { return &Log{rate: l.Rate, period: l.Period.Microseconds()} }
 
 // trim removes the entries that are a Period old and returns the time in µs. After a large step of the clock back, the
 // entries move with the clock. After a small one, the time stands still at the last entry.

@@ -28,9 +28,9 @@ const clockSlack = algo.ClockSlack * 1000
 func Of(l hybridlimit.Limit) Meter {
 	switch algo.KindOf(l.Algorithm) {
 	case algo.KindFixed, algo.KindSliding:
-		return newWindows(l)
+		return &Windows{sliding: l.Algorithm == hybridlimit.AlgSlidingWindow, rate: l.Rate, period: int64(l.Period)}
 	case algo.KindLog:
-		return newLog(l)
+		return &Log{rate: l.Rate, period: l.Period.Microseconds()}
 	default:
 		return NewBucket(algo.BucketOf(l))
 	}

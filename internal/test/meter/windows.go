@@ -1,10 +1,6 @@
 package meter
 
-import (
-	"math"
-
-	"github.com/hybridlimit/hybridlimit"
-)
+import "math"
 
 // Windows compares a fixed or sliding window with its promise, in the windows of Redis's clock.
 //
@@ -21,10 +17,6 @@ type Windows struct {
 	prev, cur    int64 // admitted in the previous window, and in the current one
 	before       int64 // fixed window: carried into the previous window
 	worst        float64
-}
-
-func newWindows(l hybridlimit.Limit) *Windows {
-	return &Windows{sliding: l.Algorithm == hybridlimit.AlgSlidingWindow, rate: l.Rate, period: int64(l.Period)}
 }
 
 // roll moves to the window of a time. If the clock stepped back before the last window, that window continues. If it
@@ -70,10 +62,9 @@ func (m *Windows) Admit(at, n int64) {
 // Late implements Meter. Units of a window before the previous one count in the current window.
 func (m *Windows) Late(now, at, n int64) {
 	m.roll(now)
-	switch at / m.period {
-	case m.win - 1:
+	if at/m.period == m.win-1 {
 		m.prev += n
-	default:
+	} else {
 		m.cur += n
 	}
 }

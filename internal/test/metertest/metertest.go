@@ -5,12 +5,14 @@ package metertest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/embedded"
 	"go.opentelemetry.io/otel/metric/noop"
 )
 
@@ -48,31 +50,28 @@ func (p *Provider) Described() map[string]string {
 
 // These instruments know their names.
 type (
+	named   struct{ name string }
 	counter struct {
 		noop.Int64ObservableCounter
-		name string
+		named
 	}
 	gauge struct {
 		noop.Int64ObservableGauge
-		name string
+		named
 	}
 	float64Gauge struct {
 		noop.Float64ObservableGauge
-		name string
+		named
 	}
-	int64Histogram struct {
-		noop.Int64Histogram
-		histogram
-	}
-	float64Histogram struct {
-		noop.Float64Histogram
-		histogram
-	}
-	histogram struct {
-		p    *Provider
-		name string
+	histogram[T int64 | float64] struct {
+		embedded.Int64Histogram
+		embedded.Float64Histogram
+		p *Provider
+		named
 	}
 )
+
+func (n named) ofName() string { return n.name }
 
 // Meter implements metric.MeterProvider.
 func (p *Provider) Meter(name string, _ ...metric.MeterOption) metric.Meter {
@@ -86,30 +85,25 @@ type meter struct {
 }
 
 func (m meter) Int64ObservableCounter(name string, opts ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
-	c := metric.NewInt64ObservableCounterConfig(opts...)
-	return counter{name: name}, m.p.note(name, Instrument{Kind: "counter", Unit: c.Unit(), Description: c.Description()})
+	return counter{named: named{name}}, m.p.note(name, "counter", metric.NewInt64ObservableCounterConfig(opts...))
 }
 
 func (m meter) Int64ObservableGauge(name string, opts ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
-	c := metric.NewInt64ObservableGaugeConfig(opts...)
-	return gauge{name: name}, m.p.note(name, Instrument{Kind: "gauge", Unit: c.Unit(), Description: c.Description()})
+	return gauge{named: named{name}}, m.p.note(name, "gauge", metric.NewInt64ObservableGaugeConfig(opts...))
 }
 
 func (m meter) Float64ObservableGauge(name string, opts ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
-	c := metric.NewFloat64ObservableGaugeConfig(opts...)
-	return float64Gauge{name: name}, m.p.note(name, Instrument{Kind: "gauge", Unit: c.Unit(), Description: c.Description()})
+	return float64Gauge{named: named{name}}, m.p.note(name, "gauge", metric.NewFloat64ObservableGaugeConfig(opts...))
 }
 
 func (m meter) Int64Histogram(name string, opts ...metric.Int64HistogramOption) (metric.Int64Histogram, error) {
-	c := metric.NewInt64HistogramConfig(opts...)
-	return int64Histogram{histogram: histogram{m.p, name}},
-		m.p.note(name, Instrument{"histogram", c.Unit(), c.Description(), c.ExplicitBucketBoundaries()})
+	return histogram[int64]{p: m.p, named: named{name}},
+		m.p.note(name, "histogram", metric.NewInt64HistogramConfig(opts...))
 }
 
 func (m meter) Float64Histogram(name string, opts ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
-	c := metric.NewFloat64HistogramConfig(opts...)
-	return float64Histogram{histogram: histogram{m.p, name}},
-		m.p.note(name, Instrument{"histogram", c.Unit(), c.Description(), c.ExplicitBucketBoundaries()})
+	return histogram[float64]{p: m.p, named: named{name}},
+		m.p.note(name, "histogram", metric.NewFloat64HistogramConfig(opts...))
 }
 
 func (m meter) RegisterCallback(f metric.Callback, made ...metric.Observable) (metric.Registration, error) {
@@ -149,12 +143,19 @@ func (p *Provider) Registered() bool {
 }
 
 // note keeps an instrument. It returns the error with which the instrument must fail.
-func (p *Provider) note(name string, in Instrument) error {
+func (p *Provider) note(name, kind string, config interface {
+	Unit() string
+	Description() string
+}) error {
 	if p.Made == nil {
 		p.Made = map[string]Instrument{}
 	}
 	if _, twice := p.Made[name]; twice {
 		return fmt.Errorf("%s is made twice", name)
+	}
+	in := Instrument{Kind: kind, Unit: config.Unit(), Description: config.Description()}
+	if h, ok := config.(interface{ ExplicitBucketBoundaries() []float64 }); ok {
+		in.Bounds = h.ExplicitBucketBoundaries()
 	}
 	p.Made[name] = in
 	if p.FailAt == name {
@@ -163,24 +164,17 @@ func (p *Provider) note(name string, in Instrument) error {
 	return nil
 }
 
-// Record implements metric.Int64Histogram.
-func (h int64Histogram) Record(_ context.Context, v int64, opts ...metric.RecordOption) {
-	h.record(float64(v), opts)
-}
+func (histogram[T]) Enabled(context.Context) bool { return true }
 
-// Record implements metric.Float64Histogram.
-func (h float64Histogram) Record(_ context.Context, v float64, opts ...metric.RecordOption) {
-	h.record(v, opts)
-}
-
-func (h histogram) record(v float64, opts []metric.RecordOption) {
-	at := named(h.name, metric.NewRecordConfig(opts).Attributes())
+// Record implements metric.Int64Histogram and metric.Float64Histogram.
+func (h histogram[T]) Record(_ context.Context, v T, opts ...metric.RecordOption) {
+	at := attributed(h.name, metric.NewRecordConfig(opts).Attributes())
 	h.p.mu.Lock()
 	defer h.p.mu.Unlock()
 	if h.p.recorded == nil {
 		h.p.recorded = map[string][]float64{}
 	}
-	h.p.recorded[at] = append(h.p.recorded[at], v)
+	h.p.recorded[at] = append(h.p.recorded[at], float64(v))
 }
 
 // Take returns, in order of size, the values that a histogram has recorded since the last Take. at is
@@ -195,14 +189,10 @@ func (p *Provider) Take(at string) []float64 {
 }
 
 // Recorded returns the histograms with values since the last Take, as "name{attributes}", sorted.
-func (p *Provider) Recorded() (at []string) {
+func (p *Provider) Recorded() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for name := range p.recorded {
-		at = append(at, name)
-	}
-	slices.Sort(at)
-	return at
+	return slices.Sorted(maps.Keys(p.recorded))
 }
 
 type observer struct {
@@ -210,27 +200,20 @@ type observer struct {
 	seen map[string]float64 // by "name{attributes}"
 }
 
-func named(name string, set attribute.Set) string {
+func attributed(name string, set attribute.Set) string {
 	return name + "{" + set.Encoded(attribute.DefaultEncoder()) + "}"
 }
 
 func (o observer) ObserveInt64(in metric.Int64Observable, v int64, opts ...metric.ObserveOption) {
-	var name string
-	switch in := in.(type) {
-	case counter:
-		name = in.name
-	case gauge:
-		name = in.name
-	}
-	o.note(name, float64(v), opts)
+	o.note(in, float64(v), opts)
 }
 
 func (o observer) ObserveFloat64(in metric.Float64Observable, v float64, opts ...metric.ObserveOption) {
-	o.note(in.(float64Gauge).name, v, opts)
+	o.note(in, v, opts)
 }
 
-func (o observer) note(name string, v float64, opts []metric.ObserveOption) {
-	at := named(name, metric.NewObserveConfig(opts).Attributes())
+func (o observer) note(in metric.Observable, v float64, opts []metric.ObserveOption) {
+	at := attributed(in.(interface{ ofName() string }).ofName(), metric.NewObserveConfig(opts).Attributes())
 	if _, twice := o.seen[at]; twice {
 		at += " AGAIN"
 	}

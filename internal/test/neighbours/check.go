@@ -2,6 +2,8 @@ package neighbours
 
 import (
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
@@ -32,20 +34,11 @@ func (s *Set) Report() Report {
 
 // AddStats adds the units of a limiter, or of one of its classes, to a sum.
 func AddStats(sum *hybrid.Stats, s hybrid.Stats) {
-	sum.Admitted += s.Admitted
-	sum.Paid += s.Paid
-	sum.Granted += s.Granted
-	sum.Held += s.Held
-	sum.Owed += s.Owed
-	sum.Netted += s.Netted
-	sum.Expired += s.Expired
-	sum.Lost += s.Lost
-	sum.Dropped += s.Dropped
-	sum.Uncertain += s.Uncertain
-	sum.Forgiven += s.Forgiven
-	sum.Returned += s.Returned
-	sum.Refunded += s.Refunded
-	sum.Resynced += s.Resynced
+	to, from := reflect.ValueOf(sum).Elem(), reflect.ValueOf(s)
+	for _, name := range strings.Fields("Admitted Paid Granted Held Owed Netted Expired Lost Dropped Uncertain Forgiven " +
+		"Returned Refunded Resynced") {
+		to.FieldByName(name).SetInt(to.FieldByName(name).Int() + from.FieldByName(name).Int())
+	}
 }
 
 // World is what a world does to its processes.

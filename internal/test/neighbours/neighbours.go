@@ -107,12 +107,12 @@ func Add(h *hybrid.Hub, seed uint64) (*Set, error) {
 		}
 	}
 	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeExact} {
-		f := &flight{name: fmt.Sprint("beside-flight-", mode)}
-		var err error
-		if f.limiter, err = h.Concurrency(hybridlimit.Concurrent(Permits), hybrid.ConcurrencyConfig{Name: f.name, Mode: mode}); err != nil {
+		name := fmt.Sprint("beside-flight-", mode)
+		l, err := h.Concurrency(hybridlimit.Concurrent(Permits), hybrid.ConcurrencyConfig{Name: name, Mode: mode})
+		if err != nil {
 			return nil, err
 		}
-		s.flights = append(s.flights, f)
+		s.flights = append(s.flights, &flight{name: name, limiter: l})
 	}
 	return s, nil
 }
@@ -173,16 +173,12 @@ func (s *Set) Call() {
 
 // reserve books units, and cancels half of the bookings.
 func (s *Set) reserve(ctx context.Context, l *neighbour, view *hybrid.Limiter, n int64) {
-	r, err := view.Reserve(ctx, l.key, n)
-	if err != nil {
+	switch r, err := view.Reserve(ctx, l.key, n); {
+	case err != nil:
 		s.told(l, hybridlimit.Result{}, err)
-		return
-	}
-	if r.Delay > 0 && l.ahead { // the units come back after the test
+	case r.Delay > 0 && l.ahead: // the units come back after the test
 		s.gave(l, 0, r.Source, r.Cancel(context.Background()))
-		return
-	}
-	if s.told(l, r.Result, nil) && s.draw(2) == 0 {
+	case s.told(l, r.Result, nil) && s.draw(2) == 0:
 		s.gave(l, n, r.Source, r.Cancel(context.Background()))
 	}
 }
@@ -263,12 +259,8 @@ func (s *Set) took(l *neighbour, units int64, source hybridlimit.Source, err err
 
 // over reports whether an error says only that a context has ended, or the hub, or that an algorithm has no such verb.
 func over(err error) bool {
-	for _, e := range []error{context.Canceled, context.DeadlineExceeded, hybridlimit.ErrClosed, hybridlimit.ErrUnsupported} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, hybridlimit.ErrClosed) || errors.Is(err, hybridlimit.ErrUnsupported)
 }
 
 func (s *Set) violate(format string, args ...any) {

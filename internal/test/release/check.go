@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"embed"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -45,12 +45,10 @@ func check(ctx context.Context, root string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	used := map[string]bool{}
-	for _, c := range consumers {
-		used[c.module] = true
-	}
+	paths := map[string]string{}
 	for _, m := range all {
-		if m.released() && !used[m.dir] {
+		paths[m.dir] = m.path
+		if m.released() && !slices.ContainsFunc(consumers, func(c consumer) bool { return c.module == m.dir }) {
 			return fmt.Errorf("the module %s has no consumer in check.go", m.path)
 		}
 	}
@@ -69,31 +67,21 @@ func check(ctx context.Context, root string, out io.Writer) error {
 	}
 	var errs []error
 	for i, c := range consumers {
-		m := all[indexOf(all, c.module)]
-		if err := c.use(ctx, filepath.Join(work, fmt.Sprint("consumer", i)), m.path, v, env); err != nil {
-			errs = append(errs, fmt.Errorf("a program that uses %s@%s: %w", m.path, v, err))
-			continue
-		}
-		what := "a program uses"
+		path, what := paths[c.module], "a program uses"
 		if c.install != "" {
 			what = "go install of " + c.install + " from"
 		}
-		fmt.Fprintf(out, "%s %s@%s\n", what, m.path, v)
+		if err := c.use(ctx, filepath.Join(work, fmt.Sprint("consumer", i)), path, v, env); err != nil {
+			errs = append(errs, fmt.Errorf("%s %s@%s: %w", what, path, v, err))
+			continue
+		}
+		fmt.Fprintf(out, "%s %s@%s\n", what, path, v)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%d programs use the modules at %s, without a replace\n", len(consumers), v)
 	return nil
-}
-
-func indexOf(all []module, dir string) int {
-	for i, m := range all {
-		if m.dir == dir {
-			return i
-		}
-	}
-	return -1
 }
 
 // environment returns the environment of a consumer: no workspace, a module cache of its own, and the proxy of the
@@ -103,14 +91,11 @@ func environment(ctx context.Context, work, proxy string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go env: %w", err)
 	}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if len(lines) != 2 {
-		return nil, fmt.Errorf("go env: %q", lines)
-	}
+	cache, usual, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	url := func(dir string) string { return "file://" + filepath.ToSlash(dir) }
 	return append(os.Environ(),
 		"GOWORK=off", "GOMODCACHE="+filepath.Join(work, "modules"), "GOBIN="+filepath.Join(work, "bin"), "GONOSUMDB=*",
-		"GOPROXY="+url(proxy)+","+url(filepath.Join(lines[0], "cache", "download"))+","+lines[1],
+		"GOPROXY="+url(proxy)+","+url(filepath.Join(cache, "cache", "download"))+","+usual,
 		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -mod=mod -modcacherw"),
 	), nil
 }
@@ -120,24 +105,9 @@ func (c consumer) use(ctx context.Context, dir, path, version string, env []stri
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	run := func(name string, args ...string) (string, error) {
-		cmd := exec.CommandContext(ctx, name, args...)
-		cmd.Dir, cmd.Env = dir, env
-		var said, failed bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &said, &failed
-		if err := cmd.Run(); err != nil {
-			return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, said.String(), failed.String())
-		}
-		return said.String() + failed.String(), nil
-	}
-	var got string
-	var err error
-	if c.install != "" {
-		if _, err := run("go", "install", path+"/"+c.install+"@"+version); err != nil {
-			return err
-		}
-		got, err = run(filepath.Join(filepath.Dir(dir), "bin", filepath.Base(c.install)), c.args...)
-	} else {
+	bin := filepath.Join(filepath.Dir(dir), "bin", filepath.Base(c.install))
+	steps := [][]string{{"go", "install", path + "/" + c.install + "@" + version}, append([]string{bin}, c.args...)}
+	if c.install == "" {
 		text, err := programs.ReadFile("testdata/consumers/" + c.program)
 		if err != nil {
 			return err
@@ -145,20 +115,21 @@ func (c consumer) use(ctx context.Context, dir, path, version string, env []stri
 		if err := os.WriteFile(filepath.Join(dir, "main.go"), text, 0o644); err != nil {
 			return err
 		}
-		for _, args := range [][]string{{"mod", "init", "example.com/consumer"}, {"get", path + "@" + version}} {
-			if _, err := run("go", args...); err != nil {
-				return err
-			}
-		}
-		if got, err = run("go", "run", "."); err != nil {
-			return err
+		steps = [][]string{
+			{"go", "mod", "init", "example.com/consumer"}, {"go", "get", path + "@" + version}, {"go", "run", "."},
 		}
 	}
-	if err != nil {
-		return err
+	var said []byte // by the last step
+	for _, args := range steps {
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		cmd.Dir, cmd.Env = dir, env
+		var err error
+		if said, err = cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, said)
+		}
 	}
-	if !strings.Contains(got, c.want) {
-		return fmt.Errorf("it printed %q, want %q", got, c.want)
+	if !strings.Contains(string(said), c.want) {
+		return fmt.Errorf("it printed %q, want %q", said, c.want)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,12 +73,8 @@ func (m module) requires(path string) bool {
 
 // released reports whether a module is released.
 func (m module) released() bool {
-	for _, folder := range []string{"internal/", "bench/", "examples/"} {
-		if strings.HasPrefix(m.dir+"/", folder) {
-			return false
-		}
-	}
-	return true
+	top, _, _ := strings.Cut(m.dir, "/")
+	return !slices.Contains([]string{"internal", "bench", "examples"}, top)
 }
 
 // version returns the version by which all modules require the released ones. The error has all requirements of another
@@ -103,17 +100,12 @@ func version(all []module) (string, error) {
 			errs = append(errs, fmt.Errorf("%s/go.mod replaces %s: go.work does that", m.dir, r.Old.Path))
 		}
 	}
-	if len(of) > 1 {
-		errs = append(errs, fmt.Errorf("modules require the released ones by several versions: %v", of))
-	}
-	if len(of) == 0 {
-		errs = append(errs, errors.New("no module requires a released one"))
+	versions := slices.Collect(maps.Keys(of))
+	if len(of) != 1 {
+		errs = append(errs, fmt.Errorf("modules require the released ones by several versions, or by none: %v", of))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return "", err
 	}
-	for v := range of {
-		return v, nil
-	}
-	return "", nil
+	return versions[0], nil
 }

@@ -41,17 +41,14 @@ func prepare(ctx context.Context, root, version string, out io.Writer, gate func
 	if len(changed) > 0 {
 		fmt.Fprintf(out, "  git commit -m 'Release %s' %s\n", version, strings.Join(changed, " "))
 	}
+	var tags, pushes strings.Builder
 	for _, m := range all {
 		if m.released() {
-			fmt.Fprintf(out, "  git tag %s\n", m.tag(version))
+			fmt.Fprintf(&tags, "  git tag %s\n", m.tag(version))
+			fmt.Fprintf(&pushes, "  git push origin %s\n", m.tag(version))
 		}
 	}
-	fmt.Fprintf(out, "  git push origin HEAD\n")
-	for _, m := range all {
-		if m.released() {
-			fmt.Fprintf(out, "  git push origin %s\n", m.tag(version))
-		}
-	}
+	fmt.Fprintf(out, "%s  git push origin HEAD\n%s", tags.String(), pushes.String())
 	return nil
 }
 
@@ -69,11 +66,10 @@ func ready(ctx context.Context, root, version string) error {
 	git := func(args ...string) string {
 		cmd := exec.CommandContext(ctx, "git", args...)
 		cmd.Dir = root
-		var failed bytes.Buffer
-		cmd.Stderr = &failed
-		text, err := cmd.Output()
+		text, err := cmd.CombinedOutput()
 		if err != nil {
-			bad("git %s: %w: %s", args[0], err, failed.String())
+			bad("git %s: %w: %s", args[0], err, text)
+			return ""
 		}
 		return strings.TrimRight(string(text), "\n")
 	}

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	goversion "golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
@@ -25,15 +25,9 @@ func writeProxy(proxy, root, version string, all []module) error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
-		info, err := json.Marshal(struct {
-			Version string
-			Time    time.Time
-		}{version, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)})
-		if err != nil {
-			return err
-		}
-		for name, text := range map[string][]byte{"list": []byte(version + "\n"), version + ".info": info, version + ".mod": m.text} {
-			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+		info := fmt.Sprintf(`{"Version": %q, "Time": "2026-01-01T00:00:00Z"}`, version)
+		for name, text := range map[string]string{"list": version + "\n", version + ".info": info, version + ".mod": string(m.text)} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 				return err
 			}
 		}
@@ -42,10 +36,7 @@ func writeProxy(proxy, root, version string, all []module) error {
 			return err
 		}
 		err = zip.CreateFromDir(file, goversion.Version{Path: m.path, Version: version}, filepath.Join(root, filepath.FromSlash(m.dir)))
-		if closed := file.Close(); err == nil {
-			err = closed
-		}
-		if err != nil {
+		if err := errors.Join(err, file.Close()); err != nil {
 			return err
 		}
 	}

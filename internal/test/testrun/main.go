@@ -1,24 +1,28 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
 func main() {
-	concurrent := flag.String("concurrent", "with", "the tests in *_concurrent_test.go: `with|without|only`")
-	seconds := flag.Bool("seconds", false, "print the seconds of each package")
-	failures := flag.String("failures", "", "write a file for each failed test into this `folder`, and run none of them again")
-	until := flag.Int64("until", 0, "end at this Unix time")
+	var s settings
+	flag.StringVar(&s.concurrent, "concurrent", "with", "the tests in *_concurrent_test.go: `with|without|only`")
+	flag.BoolVar(&s.seconds, "seconds", false, "print the seconds of each package")
+	flag.StringVar(&s.failures, "failures", "", "write a file for each failed test into this `folder`, and run none again")
+	flag.Func("until", "end at this Unix `time`", func(text string) error {
+		seconds, err := strconv.ParseInt(text, 10, 64)
+		s.until = time.Unix(seconds, 0)
+		return err
+	})
 	flag.Parse()
-	s := settings{concurrent: *concurrent, seconds: *seconds, failures: *failures}
-	if *until != 0 {
-		s.until = time.Unix(*until, 0)
-	}
 	status, err := run(s, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
@@ -42,10 +46,9 @@ func run(s settings, args []string) (int, error) {
 	dir, args := args[0], args[1:]
 	flags, patterns := split(args)
 	pkgs, err := list(dir, flags, patterns)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		pkgs, flags, err = choose(s.concurrent, pkgs, flags)
 	}
-	pkgs, flags, err = choose(s.concurrent, pkgs, flags)
 	if err != nil {
 		return 0, err
 	}
@@ -62,10 +65,9 @@ func run(s settings, args []string) (int, error) {
 		if err := r.write(s.failures); err != nil {
 			return 0, err
 		}
-		r.final, r.retry = append(r.final, names(r.retry)...), nil
 	}
 	for _, f := range r.again() {
-		if passesAlone(dir, flags, f) {
+		if s.failures == "" && passesAlone(dir, flags, f) {
 			alone = append(alone, f.String())
 		} else {
 			r.final = append(r.final, f.String())
@@ -81,10 +83,10 @@ func run(s settings, args []string) (int, error) {
 		}
 		fmt.Println("passed only alone:", strings.Join(alone, ", "))
 	}
-	if len(r.final) > 0 {
+	switch {
+	case len(r.final) > 0:
 		return 1, nil
-	}
-	if r.cut {
+	case r.cut:
 		fmt.Println("cut: the time is over")
 		return 3, nil
 	}
@@ -106,8 +108,7 @@ func split(args []string) (flags, patterns []string) {
 // command returns a go command in dir.
 func command(dir string, args ...string) *exec.Cmd {
 	c := exec.Command("go", args...)
-	c.Dir = dir
-	c.Stderr = os.Stderr
+	c.Dir, c.Stderr = dir, os.Stderr
 	return c
 }
 
@@ -121,8 +122,27 @@ func remember(names []string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(f, strings.Join(names, "\n")); err != nil {
-		return err
+	_, err = fmt.Fprintln(f, strings.Join(names, "\n"))
+	return errors.Join(err, f.Close())
+}
+
+// times is how often a failed test must pass alone.
+const times = 3
+
+// passesAlone runs one test again.
+func passesAlone(dir string, flags []string, f failure) bool {
+	flags = slices.DeleteFunc(slices.Clone(flags), func(flag string) bool {
+		return strings.HasPrefix(flag, "-run=") || strings.HasPrefix(flag, "-skip=")
+	})
+	args := append([]string{"test"}, flags...)
+	args = append(args, "-count=1", "-run=^"+f.test+"$", f.pkg)
+	for n := range times {
+		fmt.Printf("\nagain, alone (%d of %d): %s\n", n+1, times, f)
+		c := command(dir, args...)
+		c.Stdout = os.Stdout
+		if c.Run() != nil {
+			return false
+		}
 	}
-	return f.Close()
+	return true
 }

@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"io"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,16 +79,14 @@ func (p *pkg) read(name string) error {
 		}
 	}
 	for _, d := range f.Decls {
-		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && isTest(fn.Name.Name) {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && isTest.MatchString(fn.Name.Name) {
 			p.tests[fn.Name.Name] = t
 		}
 	}
 	return nil
 }
 
-func isTest(name string) bool {
-	return strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Example") || strings.HasPrefix(name, "Fuzz")
-}
+var isTest = regexp.MustCompile("^(Test|Example|Fuzz)")
 
 // choose applies -concurrent: it returns the packages that have tests to run, and the flags that choose these tests. A
 // -run or -skip of the caller would be lost, so it is an error.
@@ -129,8 +128,6 @@ func choose(concurrent string, pkgs []*pkg, flags []string) ([]*pkg, []string, e
 	}
 	slices.Sort(names)
 	expression := "^(" + strings.Join(slices.Compact(names), "|") + ")$"
-	if concurrent == "only" {
-		return chosen, append(slices.Clone(flags), "-run="+expression), nil
-	}
-	return chosen, append(slices.Clone(flags), "-skip="+expression), nil
+	which := map[string]string{"only": "-run=", "without": "-skip="}[concurrent]
+	return chosen, append(slices.Clone(flags), which+expression), nil
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -110,18 +112,15 @@ func (r *report) read(in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadString('\n')
-		if line != "" {
-			var e event
-			if json.Unmarshal([]byte(line), &e) != nil {
-				fmt.Fprint(out, line) // not from a test
-			} else {
-				r.take(e, out)
-			}
+		var e event
+		if json.Unmarshal([]byte(line), &e) != nil {
+			fmt.Fprint(out, line) // not from a test
+		} else {
+			r.take(e, out)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
-		}
-		if err != nil {
+		} else if err != nil {
 			return err
 		}
 	}
@@ -173,55 +172,64 @@ func (r *report) take(e event, out io.Writer) {
 
 // reason returns the last line that a test has logged, without its place: that of its skip.
 func (x *result) reason(test string) string {
+	all := logged.FindAllStringSubmatch(x.said(test), -1)
+	if len(all) == 0 {
+		return ""
+	}
+	return "(" + all[len(all)-1][1] + ")"
+}
+
+var logged = regexp.MustCompile(`(?m)^ +[a-z0-9_]+\.go:[0-9]+: (.*)$`)
+
+// said returns the output of a test of the first level; of "": the rest.
+func (x *result) said(test string) string {
 	if x.output[test] == nil {
 		return ""
 	}
-	last := ""
-	for line := range strings.Lines(x.output[test].String()) {
-		if m := logged.FindStringSubmatch(line); m != nil {
-			last = "(" + m[1] + ")"
-		}
-	}
-	return last
+	return x.output[test].String()
 }
 
-var logged = regexp.MustCompile(`^ +[a-z0-9_]+\.go:[0-9]+: (.*)\n?$`)
+// early reports whether a failed package did not compile, or ended before its tests.
+func (x *result) early() bool { return !x.finished || len(x.failed) == 0 }
+
+// shown returns the names of the tests whose output says why a package has failed.
+func (x *result) shown() []string {
+	if x.early() {
+		return append(slices.Clone(x.failed), "")
+	}
+	return x.failed
+}
 
 // judge says what the end of a package means.
 func (r *report) judge(x *result, e event) {
 	r.passed += x.passed
 	r.skipped += x.skipped
-	took := ""
+	path := x.pkg.ImportPath
+	switch x.bad = e.Action == "fail"; {
+	case x.bad:
+		x.line = fmt.Sprintf("FAIL\t%s\t%d of %d tests failed", path, len(x.failed), x.passed+len(x.failed))
+	case x.passed == 0:
+		x.line = fmt.Sprintf("-\t%s\tno tests", path)
+	default:
+		x.line = fmt.Sprintf("ok\t%s\t%d tests", path, x.passed)
+	}
 	if r.seconds {
-		took = fmt.Sprintf("\t%.1f s", e.Elapsed)
+		x.line += fmt.Sprintf("\t%.1f s", e.Elapsed)
 	}
-	if e.Action != "fail" {
-		x.line = fmt.Sprintf("ok\t%s\t%d tests%s", x.pkg.ImportPath, x.passed, took)
-		if x.passed == 0 {
-			x.line = fmt.Sprintf("-\t%s\tno tests%s", x.pkg.ImportPath, took)
-		}
-		return
-	}
-	x.bad = true
-	x.line = fmt.Sprintf("FAIL\t%s\t%d of %d tests failed%s", x.pkg.ImportPath, len(x.failed), x.passed+len(x.failed), took)
-	if !x.finished || len(x.failed) == 0 {
+	if x.bad && x.early() {
 		x.line += "\tit did not compile, or ended early"
-		r.final = append(r.final, x.pkg.ImportPath)
+		r.final = append(r.final, path)
 		return
 	}
 	for _, name := range x.failed {
-		f := failure{x.pkg.ImportPath, name}
-		if x.pkg.tests[name].pure || x.raced(name) {
+		f := failure{path, name}
+		// To run a test again is no answer to a race.
+		if x.pkg.tests[name].pure || strings.Contains(x.said(name), "WARNING: DATA RACE") {
 			r.final = append(r.final, f.String())
 		} else {
 			r.retry = append(r.retry, f)
 		}
 	}
-}
-
-// raced reports whether the race detector has found something. To run a test again is no answer to that.
-func (x *result) raced(test string) bool {
-	return x.output[test] != nil && strings.Contains(x.output[test].String(), "WARNING: DATA RACE")
 }
 
 // print prints the packages that have ended, in their order.
@@ -233,16 +241,9 @@ func (r *report) print(out io.Writer) {
 		for _, line := range x.skips {
 			fmt.Fprintln(out, line)
 		}
-		if !x.bad {
-			continue
-		}
-		shown := x.failed
-		if !x.finished || len(shown) == 0 {
-			shown = append(slices.Clone(shown), "")
-		}
-		for _, name := range shown {
-			if o := x.output[name]; o != nil {
-				fmt.Fprint(out, o)
+		for _, name := range x.shown() {
+			if x.bad {
+				fmt.Fprint(out, x.said(name))
 			}
 		}
 	}
@@ -258,6 +259,33 @@ func (r *report) again() []failure {
 	}
 	for _, f := range r.retry {
 		r.final = append(r.final, f.String())
+	}
+	return nil
+}
+
+var unusual = regexp.MustCompile(`[^A-Za-z0-9.]+`)
+
+// write writes a file for each failed test, and one for each package that failed otherwise.
+func (r *report) write(dir string) error {
+	revision, _ := exec.Command("git", "describe", "--always", "--dirty", "--exclude", "*").Output()
+	for _, x := range r.order {
+		if !x.bad {
+			continue
+		}
+		for _, test := range x.shown() {
+			f := failure{x.pkg.ImportPath, test}
+			name := unusual.ReplaceAllString(strings.TrimPrefix(f.String(), "github.com/hybridlimit/hybridlimit/"), "_")
+			file, err := os.CreateTemp(dir, name+".*.txt")
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(file, "revision: %stest: %s\nseed: %s\n\n%s",
+				revision, f, os.Getenv("HYBRIDLIMIT_SEED"), x.said(test))
+			if err := errors.Join(err, file.Close()); err != nil {
+				return err
+			}
+			fmt.Println("written:", filepath.Base(file.Name()))
+		}
 	}
 	return nil
 }

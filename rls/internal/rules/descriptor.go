@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -85,18 +86,14 @@ func (b *builder) descriptor(n *yaml.Node, path string, parent *node, at place, 
 	}
 	var limit *Rule
 	var floor *field
-	var shadow, quota, detailed bool
-	var effect []field // that only a rate_limit or a floor has
+	var effect []field         // that only a rate_limit or a floor has
+	modes := map[string]bool{} // their values
 	var children *yaml.Node
 	for _, f := range fields {
 		f.path = under(path, f.name)
 		switch f.name {
-		case "shadow_mode":
-			shadow, effect = b.boolean(f), append(effect, f)
-		case "quota_mode":
-			quota, effect = b.boolean(f), append(effect, f)
-		case "detailed_metric":
-			detailed, effect = b.boolean(f), append(effect, f)
+		case "shadow_mode", "quota_mode", "detailed_metric":
+			modes[f.name], effect = b.boolean(f), append(effect, f)
 		case "value_to_metric":
 			d.valueToMetric = b.boolean(f)
 		case "share_threshold":
@@ -129,34 +126,30 @@ func (b *builder) descriptor(n *yaml.Node, path string, parent *node, at place, 
 			r.Path = at.metric + "#" + strconv.Itoa(i)
 		}
 		b.paths[r.Path] = true
-		r.Shadow, r.Quota, r.DetailedMetric = shadow || r.Shadow, quota || r.Quota, detailed
+		r.Shadow, r.Quota = modes["shadow_mode"] || r.Shadow, modes["quota_mode"] || r.Quota
+		r.DetailedMetric = modes["detailed_metric"]
 		b.set.rules = append(b.set.rules, r)
 	} else if floor == nil {
 		for _, f := range effect {
-			if set, _ := boolean(f.nodes[len(f.nodes)-1]); set {
+			if modes[f.name] {
 				b.warn(f.line, f.path, "has no effect without rate_limit")
 			}
 		}
 	}
-	if limit != nil {
-		at.limit = limit
-	}
+	at.limit = cmp.Or(limit, at.limit)
 	b.list(children, d, at, depth+1)
 }
 
 // add adds a descriptor to its parent.
 func (n *node) add(d *node) {
 	if n.children == nil {
-		n.children = map[string]*node{}
+		n.children, n.wildcards = map[string]*node{}, map[string]*node{}
 	}
 	n.children[d.name] = d
 	n.longest = max(n.longest, len(d.name))
 	prefix, wildcard := strings.CutSuffix(d.name, "*")
 	if !wildcard {
 		return
-	}
-	if n.wildcards == nil {
-		n.wildcards = map[string]*node{}
 	}
 	d.order = len(n.wildcards)
 	n.wildcards[prefix] = d
@@ -183,55 +176,51 @@ func Period(unit pb.RateLimitResponse_RateLimit_Unit) time.Duration { return per
 // rateLimit reads a rate_limit.
 func (b *builder) rateLimit(of field, objects []*yaml.Node) *Rule {
 	r := &Rule{File: b.file, Line: of.line}
-	var unit, algorithm string
+	at := map[string]field{}     // the fields that the object has
+	texts := map[string]string{} // of unit, name and algorithm
 	var burst int64
-	at := map[string]field{} // the fields that the object has
-	valid := true
+	valid, ok := true, true
 	for _, f := range b.fields(of.path, objects, limitFields) {
 		at[f.name] = f
 		switch f.name {
 		case "requests_per_unit":
-			requests, ok := b.integer(f, 0, math.MaxUint32)
-			r.RequestsPerUnit, valid = uint32(requests), valid && ok
-		case "unit":
-			unit = b.text(f)
+			var requests int64
+			requests, ok = b.integer(f, 0, math.MaxUint32)
+			r.RequestsPerUnit = uint32(requests)
 		case "unlimited":
 			r.Unlimited = b.boolean(f)
-		case "name":
-			r.Name = b.text(f)
 		case "replaces":
 			r.Replaces = b.replaces(f)
-		case "algorithm":
-			algorithm = b.text(f)
 		case "burst":
-			number, ok := b.integer(f, 1, math.MaxInt64)
-			burst, valid = number, valid && ok
+			burst, ok = b.integer(f, 1, math.MaxInt64)
 		case "overshoot":
-			r.Overshoot = b.overshoot(f)
+			r.Overshoot, _ = b.fraction(f, 1)
+		default:
+			texts[f.name] = b.text(f)
 		}
+		valid = valid && ok
 	}
+	r.Name = texts["name"]
+	unit := texts["unit"]
 	if r.Name != "" && slices.Contains(r.Replaces, r.Name) {
 		b.add(at["replaces"].line, at["replaces"].path, ReplacesSelf, r.Name, fmt.Sprintf("must not contain the name of the rule itself, %q", abridged(r.Name)))
 	}
 	number, known := pb.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(unit)]
 	r.Unit = pb.RateLimitResponse_RateLimit_Unit(number)
 	period := Period(r.Unit)
-	line := of.line
-	if f, ok := at["unit"]; ok {
-		line = f.line
-	}
-	switch {
-	case r.Unlimited:
+	line := cmp.Or(at["unit"].line, of.line)
+	if r.Unlimited {
 		b.unlimited(at, known && period != 0, unit)
 		return r
-	case period == 0:
+	}
+	if period == 0 {
 		b.add(line, under(of.path, "unit"), BadUnit, unit, fmt.Sprintf("(%q) must be second, minute, hour, day, week, month or year", abridged(unit)))
 		valid = false
 	}
 	if _, ok := at["requests_per_unit"]; !ok {
 		b.warn(of.line, under(of.path, "requests_per_unit"), "is missing and so 0: every call is denied")
 	}
-	r.Limit = b.limit(at, r.RequestsPerUnit, period, algorithm, burst, valid)
+	r.Limit = b.limit(at, r.RequestsPerUnit, period, texts["algorithm"], burst, valid)
 	return r
 }
 
@@ -268,15 +257,14 @@ func (b *builder) limit(at map[string]field, rate uint32, period time.Duration, 
 	if f := at["algorithm"]; algorithm != "" {
 		word := strings.NewReplacer("_", " ", "-", " ").Replace(strings.ToLower(algorithm))
 		a, ok := algorithms[word]
-		switch {
-		case word == hybridlimit.AlgLeakyQueue.String():
-			b.add(f.line, f.path, Other, "", "must not be leaky_queue, which delays calls: an answer to Envoy has no delay. leaky_bucket and token_bucket deny instead")
-			valid = false
-		case !ok:
-			b.add(f.line, f.path, Other, "", fmt.Sprintf("(%q) must be fixed_window, sliding_window, sliding_log, token_bucket, gcra or leaky_bucket", abridged(algorithm)))
-			valid = false
+		if !ok {
+			problem := fmt.Sprintf("(%q) must be fixed_window, sliding_window, sliding_log, token_bucket, gcra or leaky_bucket", abridged(algorithm))
+			if word == hybridlimit.AlgLeakyQueue.String() {
+				problem = "must not be leaky_queue, which delays calls: an answer to Envoy has no delay. leaky_bucket and token_bucket deny instead"
+			}
+			b.add(f.line, f.path, Other, "", problem)
 		}
-		l.Algorithm = a
+		l.Algorithm, valid = a, valid && ok
 	}
 	if f, ok := at["burst"]; ok && valid && l.Algorithm != hybridlimit.AlgTokenBucket && l.Algorithm != hybridlimit.AlgLeakyBucket {
 		b.add(f.line, f.path, Other, "", fmt.Sprintf("must be with token_bucket or leaky_bucket: a %v has no burst", l.Algorithm))
@@ -295,27 +283,27 @@ func (b *builder) limit(at map[string]field, rate uint32, period time.Duration, 
 	return l
 }
 
-// overshoot reads the fraction of the burst that the fleet may admit before Redis is told.
-func (b *builder) overshoot(f field) float64 {
+// fraction reads a number from 0 to most. Null is 0.
+func (b *builder) fraction(f field, most float64) (value float64, ok bool) {
 	n := f.value()
 	if n == nil {
-		return 0
+		return 0, true
 	}
 	value, err := strconv.ParseFloat(n.Value, 64)
-	if err != nil || !isPlain(n) || !(value >= 0 && value <= 1) {
-		b.add(n.Line, f.path, Other, "", "must be a number from 0 to 1, and is "+shown(n))
-		return 0
+	if err != nil || !isPlain(n) || !(value >= 0 && value <= most) {
+		b.add(n.Line, f.path, Other, "", fmt.Sprintf("must be a number from 0 to %v, and is %s", most, shown(n)))
+		return 0, false
 	}
-	return value
+	return value, true
 }
 
 // replaces reads the names of the rules that a rule replaces.
 func (b *builder) replaces(f field) (names []string) {
 	n := f.value()
-	if n == nil {
+	switch {
+	case n == nil:
 		return nil
-	}
-	if n.Kind != yaml.SequenceNode {
+	case n.Kind != yaml.SequenceNode:
 		b.add(n.Line, f.path, Other, "", "must be a list of objects, and is "+shown(n))
 		return nil
 	}

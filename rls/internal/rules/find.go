@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
+	"slices"
 	"strings"
 	"sync"
 
@@ -56,20 +57,16 @@ func (s *Set) Find(domain string, d *ratelimit.RateLimitDescriptor) (m Match, kn
 
 // Own returns the Key and the Metric of a descriptor with a limit of its own. Its Rule is nil.
 func Own(domain string, d *ratelimit.RateLimitDescriptor) Match {
-	var m strings.Builder
-	m.WriteString(domain)
-	m.WriteByte('.')
+	m := append([]byte(domain), '.')
 	for i, e := range d.GetEntries() {
-		if i > 0 && m.Len() > len(domain)+1 {
-			m.WriteByte('.')
+		if i > 0 && len(m) > len(domain)+1 {
+			m = append(m, '.')
 		}
-		m.WriteString(e.GetKey())
-		if e.GetValue() != "" {
-			m.WriteByte('_')
-			m.WriteString(e.GetValue())
+		if m = append(m, e.GetKey()...); e.GetValue() != "" {
+			m = append(append(m, '_'), e.GetValue()...)
 		}
 	}
-	return Match{Key: key(domain, d.GetEntries(), nil), Metric: m.String()}
+	return Match{Key: key(domain, d.GetEntries(), nil), Metric: string(m)}
 }
 
 // next returns the child that an entry leads to. The order is that of Envoy's service: the name, the wildcards, the key
@@ -106,17 +103,14 @@ func (n *node) next(key, value string) step {
 	if len(key) > n.longest { // do not hash a long text
 		return step{}
 	}
-	if c := n.children[key]; c != nil {
-		return step{c, byKey}
-	}
-	return step{}
+	return step{n.children[key], byKey}
 }
 
 // pattern returns the part of a name behind key_, which is the value of a wildcard. If the name begins otherwise, it
 // returns the whole name, and false.
 func pattern(name, key string) (string, bool) {
-	if len(name) > len(key) && name[:len(key)] == key && name[len(key)] == '_' {
-		return name[len(key)+1:], true
+	if rest, ok := strings.CutPrefix(name, key); ok && strings.HasPrefix(rest, "_") {
+		return rest[1:], true
 	}
 	return name, false
 }
@@ -136,17 +130,12 @@ const maxKey = 200
 // not empty.
 func key(domain string, entries []*ratelimit.RateLimitDescriptor_Entry, steps []step) string {
 	var space [maxKey]byte
-	k, fits := escaped(space[:0], domain, inText)
+	k, fits := escaped(space[:0], 0, domain, inText)
 	for i := 0; i < len(entries) && fits; i++ {
 		sign, value := counted(entries, steps, i)
-		if fits = len(k) < maxKey; !fits {
-			break
+		if k, fits = escaped(k, '|', entries[i].GetKey(), inKey); fits {
+			k, fits = escaped(k, sign, value, inText)
 		}
-		if k, fits = escaped(append(k, '|'), entries[i].GetKey(), inKey); !fits || len(k) == maxKey {
-			fits = false
-			break
-		}
-		k, fits = escaped(append(k, sign), value, inText)
 	}
 	if !fits {
 		return hashed(domain, entries, steps)
@@ -173,8 +162,12 @@ const (
 
 var special = [256]uint8{'\\': inText | inKey, '|': inText | inKey, '=': inKey, '~': inKey}
 
-// escaped appends a text with its backslashes. Fits reports whether the result has at most maxKey bytes.
-func escaped(k []byte, text string, where uint8) (_ []byte, fits bool) {
+// escaped appends a sign, unless it is 0, and a text with its backslashes. Fits reports whether the result has at most
+// maxKey bytes.
+func escaped(k []byte, sign byte, text string, where uint8) (_ []byte, fits bool) {
+	if sign != 0 {
+		k = append(k, sign)
+	}
 	if len(k)+len(text) > maxKey {
 		return k, false
 	}
@@ -228,86 +221,30 @@ func (d *digest) write(text string) {
 }
 
 // metric returns the name under which Envoy's service counts a descriptor. Most rules have one name for all
-// descriptors.
+// descriptors: then nothing is allocated.
 func metric(r *Rule, entries []*ratelimit.RateLimitDescriptor_Entry, steps []step) string {
-	if r.DetailedMetric {
-		return detailed(r.Domain, entries, steps)
-	}
-	for i, e := range entries {
-		if s := steps[i]; part(s, e) != partName {
-			return open(r.Domain, entries, steps)
-		}
-	}
-	return r.metric
-}
-
-// The part of a metric that an entry has.
-type metricPart uint8
-
-const (
-	partName    metricPart = iota // the name of the descriptor
-	partKey                       // the key
-	partValue                     // the key and the value
-	partPattern                   // the key and the whole name of a wildcard that begins otherwise
-)
-
-// part returns the part of a metric that an entry has.
-func part(s step, e *ratelimit.RateLimitDescriptor_Entry) metricPart {
-	key, value := e.GetKey(), e.GetValue()
-	switch {
-	case s.how == byWildcard && (s.node.share || !s.node.valueToMetric):
-		if _, ok := pattern(s.node.name, key); !ok {
-			return partPattern
-		}
-		return partName
-	case s.how == byKey && (!s.node.valueToMetric || value == ""), s.how == exactly && value != "":
-		return partName
-	case value == "":
-		return partKey
-	}
-	return partValue
-}
-
-// open returns a metric in which some entries have their values.
-func open(domain string, entries []*ratelimit.RateLimitDescriptor_Entry, steps []step) string {
+	shares := slices.ContainsFunc(steps, step.shared)
 	var space [256]byte
-	m := append(space[:0], domain...)
+	m := append(space[:0], r.Domain...)
 	for i, e := range entries {
 		m = append(m, '.')
-		switch part(steps[i], e) {
-		case partName:
-			m = append(m, steps[i].node.name...)
-		case partKey:
-			m = append(m, e.GetKey()...)
-		case partValue:
-			m = join(m, e.GetKey(), e.GetValue())
-		case partPattern:
-			m = join(m, e.GetKey(), steps[i].node.name)
-		}
-	}
-	return string(m)
-}
-
-// detailed returns the metric of a rule with detailed_metric: all entries have their values, or the wildcard that they
-// share. Without such a wildcard an empty value leaves its underscore.
-func detailed(domain string, entries []*ratelimit.RateLimitDescriptor_Entry, steps []step) string {
-	shares := false
-	for _, s := range steps {
-		shares = shares || s.shared()
-	}
-	var space [256]byte
-	m := append(space[:0], domain...)
-	for i, e := range entries {
-		m = append(m, '.')
+		key, value, s := e.GetKey(), e.GetValue(), steps[i]
+		verbatim := r.DetailedMetric || s.node.valueToMetric // the value, and not the name of the descriptor
+		_, own := pattern(s.node.name, key)
 		switch {
-		case steps[i].shared():
-			value, _ := pattern(steps[i].node.name, e.GetKey())
-			m = join(m, e.GetKey(), value)
-		case shares && e.GetValue() == "":
-			m = append(m, e.GetKey()...)
+		case s.how == byWildcard && !own && (s.node.share || !verbatim):
+			m = join(m, key, s.node.name)
+		case s.how == byWildcard && (s.node.share || !verbatim), !r.DetailedMetric &&
+			(s.how == byKey && (!verbatim || value == "") || s.how == exactly && value != ""):
+			m = append(m, s.node.name...)
+		case value == "" && (shares || !r.DetailedMetric): // otherwise an empty value leaves its underscore
+			m = append(m, key...)
 		default:
-			m = join(m, e.GetKey(), e.GetValue())
+			m = join(m, key, value)
 		}
+	}
+	if string(m) == r.metric {
+		return r.metric
 	}
 	return string(m)
 }

@@ -159,7 +159,7 @@ func TestViolationsOfFloors(t *testing.T) {
 		{many + eight, "a.yaml:13: d.k.p7.floor: (0.08) is one more than 7 different floors, the most in a domain for one algorithm and overshoot"},
 		{many + seven + "- key: l\n  " + window + "\n  descriptors: [{key: a, floor: 0.07}, {key: b, floor: 0.5}]\n", "a.yaml:15: d.l.b.floor: (0.5) is one more than 7 different floors, the most in a domain for one algorithm and overshoot"},
 	} {
-		s, err := rules.Parse(files([]string{c.text}), rules.Options{})
+		s, err := rules.Parse(files([]string{c.text}), false)
 		if err == nil || s != nil {
 			t.Errorf("%q: %v, %v", c.text, s, err)
 			continue

@@ -51,7 +51,7 @@ func identity(s *Set, domain string, d *ratelimit.RateLimitDescriptor) string {
 
 // Different rules or values have different keys, and equal ones have equal keys.
 func TestKeysAreInjective(t *testing.T) {
-	set, err := Parse([]File{{"a.yaml", []byte(ambiguous)}, {"b.yaml", []byte(strings.Replace(ambiguous, "domain: d", `domain: "d|a=a"`, 1))}}, Options{})
+	set, err := Parse([]File{{"a.yaml", []byte(ambiguous)}, {"b.yaml", []byte(strings.Replace(ambiguous, "domain: d", `domain: "d|a=a"`, 1))}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,8 +167,8 @@ func FuzzFind(f *testing.F) {
 	f.Add([]byte("domain: d\n<<: [*a]"), "d", "k", "", "k", "")
 	f.Add([]byte("domain: d\ndescriptors: [{key: k, rate_limit: {unit: DAY, requests_per_unit: 0b11, replaces: [{name: x}]}}]"), "d", "k", "\xff", "", "")
 	f.Fuzz(func(t *testing.T, data []byte, domain, k1, v1, k2, v2 string) {
-		set, err := Parse([]File{{"a.yaml", data}, {"b.yaml", data}}, Options{Merge: true})
-		if one, bad := Parse([]File{{"a.yaml", data}}, Options{}); bad == nil {
+		set, err := Parse([]File{{"a.yaml", data}, {"b.yaml", data}}, true)
+		if one, bad := Parse([]File{{"a.yaml", data}}, false); bad == nil {
 			set, err = one, nil
 		}
 		if err != nil {

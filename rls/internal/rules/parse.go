@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -26,15 +25,16 @@ const (
 	maxViolations  = 100      // in one error; after them parsing stops, and one more says so
 )
 
-// Parse reads files. Its error joins an *Error for each violation. The Set is then nil. After a hundred violations
-// Parse stops, and a last *Error says so.
+// Parse reads files. Merge joins the descriptors of files with the same domain. Otherwise a second file with a domain
+// is an error. The error joins an *Error for each violation. The Set is then nil. After a hundred violations Parse
+// stops, and a last *Error says so.
 //
 // Differences from the service of Envoy: it refuses duplicate fields, explicit tags other than those of the types of a
 // field, and a file beyond the bounds: 4 MiB a file, 32 levels, 100 000 descriptors, and 32 768 values a file, or one
 // for each 4 bytes if that is more. It accepts numbers with a point as texts. A rate_limit has three fields more:
 // algorithm, burst and overshoot. A descriptor has one: floor.
-func Parse(files []File, o Options) (*Set, error) {
-	b := &builder{merge: o.Merge, set: &Set{domains: map[string]*node{}}, paths: map[string]bool{}, floors: map[kind]map[float64]bool{}}
+func Parse(files []File, merge bool) (*Set, error) {
+	b := &builder{merge: merge, set: &Set{domains: map[string]*node{}}, paths: map[string]bool{}, floors: map[kind][]float64{}}
 	for _, f := range files {
 		if b.load(f); b.stopped {
 			break
@@ -53,8 +53,9 @@ type builder struct {
 	bad   []*Error
 
 	file        string // that is read
+	files       int
 	paths       map[string]bool
-	floors      map[kind]map[float64]bool
+	floors      map[kind][]float64
 	visits      int
 	descriptors int
 	pathBytes   int
@@ -67,21 +68,12 @@ func (b *builder) err() error {
 	if len(b.bad) > maxViolations {
 		last, b.bad = b.bad[maxViolations], b.bad[:maxViolations]
 	}
-	order := map[string]int{}
-	for _, e := range b.bad {
-		if _, ok := order[e.File]; !ok {
-			order[e.File] = len(order)
+	slices.SortStableFunc(b.bad, func(x, y *Error) int { return cmp.Or(x.order-y.order, x.Line-y.Line) })
+	var all []error
+	for _, e := range append(b.bad, last) {
+		if e != nil {
+			all = append(all, e)
 		}
-	}
-	slices.SortStableFunc(b.bad, func(x, y *Error) int {
-		return cmp.Or(order[x.File]-order[y.File], x.Line-y.Line)
-	})
-	all := make([]error, 0, len(b.bad)+1)
-	for _, e := range b.bad {
-		all = append(all, e)
-	}
-	if last != nil {
-		all = append(all, last)
 	}
 	return errors.Join(all...)
 }
@@ -96,7 +88,8 @@ func (b *builder) add(line int, path string, kind Kind, value, text string) {
 		line, path, kind, value = 0, "", Other, ""
 		text = fmt.Sprintf("has more violations; parsing stopped here after %d; correct these first", maxViolations)
 	}
-	b.bad = append(b.bad, &Error{File: b.file, Line: line, Path: path, Text: text, Kind: kind, Value: value})
+	e := &Error{File: b.file, Line: line, Path: path, Text: text, Kind: kind, Value: value, order: b.files}
+	b.bad = append(b.bad, e)
 }
 
 // warn notes a place without effect.
@@ -116,7 +109,7 @@ func (b *builder) stop(line int, path, text string) {
 
 // load reads one file.
 func (b *builder) load(f File) {
-	b.file = f.Name
+	b.file, b.files = f.Name, b.files+1
 	if len(f.Data) > maxFile {
 		b.add(0, "", Other, "", fmt.Sprintf("is longer than %d bytes", maxFile))
 		return
@@ -216,12 +209,7 @@ type kind struct {
 // floor reads the floor of a descriptor. Own is the rate_limit of the descriptor, and above is that of the nearest
 // descriptor around it; nil: none. It returns nil if the floor is not valid.
 func (b *builder) floor(f field, own, above *Rule) *Rule {
-	n := f.value()
-	value, err := strconv.ParseFloat(n.Value, 64)
-	valid := err == nil && isPlain(n) && value >= 0 && value <= 0.5
-	if !valid {
-		b.add(n.Line, f.path, Other, "", "must be a number from 0 to 0.5, and is "+shown(n))
-	}
+	value, valid := b.fraction(f, 0.5)
 	problem := ""
 	switch {
 	case own != nil:
@@ -254,17 +242,12 @@ func (b *builder) count(f field, class *Rule) {
 		b.warn(f.line, f.path, "leaves nothing to other calls: the limit has one unit")
 	}
 	k := kind{class.Domain, class.Limit.Algorithm, class.Overshoot}
-	floors := b.floors[k]
-	if floors == nil {
-		floors = map[float64]bool{}
-		b.floors[k] = floors
+	switch floors := b.floors[k]; {
+	case slices.Contains(floors, class.Floor):
+	case len(floors) == maxFloors:
+		b.add(f.line, f.path, Other, "", fmt.Sprintf("(%v) is one more than %d different floors, the most in a domain for one "+
+			"algorithm and overshoot", class.Floor, maxFloors))
+	default:
+		b.floors[k] = append(floors, class.Floor)
 	}
-	if floors[class.Floor] {
-		return
-	}
-	if len(floors) == maxFloors {
-		b.add(f.line, f.path, Other, "", fmt.Sprintf("(%v) is one more than %d different floors, the most in a domain for one algorithm and overshoot", class.Floor, maxFloors))
-		return
-	}
-	floors[class.Floor] = true
 }

@@ -5,6 +5,7 @@ package rules
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -18,12 +19,6 @@ type File struct {
 	Data []byte
 }
 
-// Options configures Parse.
-type Options struct {
-	// Merge joins the descriptors of files with the same domain. False: a second file with a domain is an error.
-	Merge bool
-}
-
 // Error is one violation.
 type Error struct {
 	File string
@@ -33,6 +28,8 @@ type Error struct {
 
 	Kind  Kind
 	Value string // the text in the file that Kind is about; empty for some kinds
+
+	order int // of the file
 }
 
 // Error returns the violation with its place.
@@ -80,12 +77,7 @@ func (s *Set) Rules() []*Rule { return slices.Clone(s.rules) }
 
 // Domains returns the domains, sorted.
 func (s *Set) Domains() []string {
-	names := make([]string, 0, len(s.domains))
-	for name := range s.domains {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(s.domains))
 }
 
 // Warnings returns the places that are valid and have no effect, in the order of the files: the service of Envoy

@@ -48,7 +48,7 @@ descriptors:
 // parse returns the rules of a text.
 func parse(t testing.TB, texts ...string) *rules.Set {
 	t.Helper()
-	s, err := rules.Parse(files(texts), rules.Options{Merge: true})
+	s, err := rules.Parse(files(texts), true)
 	if err != nil {
 		t.Fatal(err)
 	}

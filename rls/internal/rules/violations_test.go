@@ -100,7 +100,7 @@ a.yaml:4: d.descriptors[1].shadow: is not a field; the fields are key, value, ra
 a.yaml:4: d.descriptors[1].value: must be a text, and is a list`,
 		},
 	} {
-		s, err := rules.Parse(files([]string{c.text}), rules.Options{})
+		s, err := rules.Parse(files([]string{c.text}), false)
 		if err == nil || s != nil {
 			t.Errorf("%.200q: %v, %v", c.text, s, err)
 			continue
@@ -126,7 +126,7 @@ func TestManyLaughs(t *testing.T) {
 		laughs(9, 9):     "has more violations; parsing stopped here after 100",
 		mergedLaughs(31): "makes more than 4194304 values",
 	} {
-		_, err := rules.Parse(files([]string{text}), rules.Options{})
+		_, err := rules.Parse(files([]string{text}), false)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.100q: %v, want %s", text, err, want)
 		}
@@ -213,7 +213,7 @@ func violations(t *testing.T, texts ...string) (all []error, mib uint64) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := rules.Parse(files(texts), rules.Options{})
+	_, err := rules.Parse(files(texts), false)
 	runtime.ReadMemStats(&after)
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -235,13 +235,13 @@ func filled(before, part string) string {
 // The errors of several files stand together, and domains are joined on demand only.
 func TestFiles(t *testing.T) {
 	one, two := "domain: d\ndescriptors: [{key: a, value: 'x*'}]", "domain: d\ndescriptors: [{key: b, value: 'x*'}]"
-	_, err := rules.Parse(files([]string{one, two, "domain: e", "x: y"}), rules.Options{})
+	_, err := rules.Parse(files([]string{one, two, "domain: e", "x: y"}), false)
 	want := `b.yaml:1: domain: ("d") is the domain of another file too
 d.yaml:1: is another kind of file: it has neither domain nor descriptors, but x`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
-	_, err = rules.Parse(files([]string{one, one}), rules.Options{Merge: true})
+	_, err = rules.Parse(files([]string{one, one}), true)
 	if err == nil || err.Error() != "b.yaml:2: d.a_x*: is a duplicate; the text of key_value must be unique among its siblings" {
 		t.Errorf("%v", err)
 	}

@@ -29,8 +29,8 @@ func (f field) value() *yaml.Node {
 
 // objects returns the values since the last null.
 func (f field) objects() []*yaml.Node {
-	for i := len(f.nodes) - 1; i >= 0; i-- {
-		if isNull(f.nodes[i]) {
+	for i, n := range slices.Backward(f.nodes) {
+		if isNull(n) {
 			return f.nodes[i+1:]
 		}
 	}
@@ -73,7 +73,13 @@ func (b *builder) collect(all *[]field, path string, n *yaml.Node, known []strin
 	for i := 0; i+1 < len(n.Content) && !b.stopped; i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if isMerge(key) {
-			b.collectMerged(all, path, value, known, depth+1)
+			merged := []*yaml.Node{b.follow(value)} // an object, or a list of objects, of which the first one wins
+			if merged[0].Kind == yaml.SequenceNode {
+				merged = merged[0].Content
+			}
+			for _, m := range slices.Backward(merged) {
+				b.collect(all, path, m, known, depth+1)
+			}
 			continue
 		}
 		key, value = b.follow(key), b.follow(value)
@@ -108,27 +114,14 @@ func (b *builder) collect(all *[]field, path string, n *yaml.Node, known []strin
 // its own.
 func put(all *[]field, f field) {
 	i := slices.IndexFunc(*all, func(g field) bool { return g.name == f.name })
-	switch {
-	case i < 0:
+	if i < 0 {
 		*all = append(*all, f)
 		return
-	case f.name == "rate_limit":
+	}
+	if f.name == "rate_limit" {
 		f.nodes = append((*all)[i].nodes, f.nodes...)
 	}
 	(*all)[i] = f
-}
-
-// collectMerged adds the members of the value of a merge key: an object, or a list of objects, of which the first one
-// wins.
-func (b *builder) collectMerged(all *[]field, path string, n *yaml.Node, known []string, depth int) {
-	n = b.follow(n)
-	if n.Kind != yaml.SequenceNode {
-		b.collect(all, path, n, known, depth)
-		return
-	}
-	for i := len(n.Content) - 1; i >= 0; i-- {
-		b.collect(all, path, n.Content[i], known, depth)
-	}
 }
 
 // follow returns the value that an alias stands for, or the value itself. It counts values.
@@ -156,11 +149,7 @@ func isNull(n *yaml.Node) bool {
 	if n.Kind != yaml.ScalarNode || !isPlain(n) && !tagged(n, "!!null") {
 		return false
 	}
-	switch n.Value {
-	case "", "~", "null", "Null", "NULL":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"", "~", "null", "Null", "NULL"}, n.Value)
 }
 
 // tagged reports whether a value has a tag that is written in the file.
@@ -218,14 +207,12 @@ func (b *builder) text(f field) string {
 }
 
 // boolean returns the value of a boolean. Null is false.
-func (b *builder) boolean(f field) bool {
-	n := f.value()
-	if n == nil {
-		return false
-	}
-	value, ok := boolean(n)
-	if !ok {
-		b.add(n.Line, f.path, Other, "", "must be true or false, and is "+shown(n))
+func (b *builder) boolean(f field) (value bool) {
+	if n := f.value(); n != nil {
+		var ok bool
+		if value, ok = boolean(n); !ok {
+			b.add(n.Line, f.path, Other, "", "must be true or false, and is "+shown(n))
+		}
 	}
 	return value
 }

@@ -97,11 +97,20 @@ func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Setti
 	fs.BoolVar(&s.Service.Shadow, "shadow", e.bool("SHADOW_MODE"), "answer OK always; statuses and metrics tell the limits that are exceeded")
 	fs.BoolVar(&s.Service.Quota, "quota", e.bool("QUOTA_MODE"), "treat all rules as rules with quota_mode")
 	fs.BoolVar(&s.Service.StrictCompat, "strict-compat", false, "ask each rule on its own, so that a denied request counts for the rules that do not deny it")
-	headers := fs.String("headers", e.headers(), "headers for the client, with commas: `draft` (RateLimit, RateLimit-Policy), legacy (RateLimit-Limit, -Remaining, -Reset), or none")
+	sent := "draft"
+	if e.bool("LIMIT_RESPONSE_HEADERS_ENABLED") {
+		sent += ",legacy"
+	}
+	headers := fs.String("headers", sent, "headers for the client, with commas: `draft` (RateLimit, RateLimit-Policy), legacy (RateLimit-Limit, -Remaining, -Reset), or none")
 	fs.BoolVar(&s.Service.Metadata, "metadata", e.bool("RESPONSE_DYNAMIC_METADATA"), "send dynamic metadata to Envoy")
 	fs.DurationVar(&s.Drain, "drain", 10*time.Second, "time for calls in flight after SIGTERM")
 	fs.DurationVar(&s.ReadyIn, "ready-in", 5*time.Second, "time after which the server is ready although Redis has not answered")
-	s.TLS = e.tls()
+	if e.bool("GRPC_SERVER_USE_TLS") {
+		s.TLS = TLS{
+			Cert: e.get("GRPC_SERVER_TLS_CERT"), Key: e.get("GRPC_SERVER_TLS_KEY"),
+			ClientCA: e.get("GRPC_CLIENT_TLS_CACERT"), ClientName: e.get("GRPC_CLIENT_TLS_SAN"),
+		}
+	}
 	fs.StringVar(&s.TLS.Cert, "tls-cert", s.TLS.Cert, "`file` with the certificates of the gRPC server; files are read again when they change")
 	fs.StringVar(&s.TLS.Key, "tls-key", s.TLS.Key, "`file` with its private key")
 	fs.StringVar(&s.TLS.ClientCA, "tls-client-ca", s.TLS.ClientCA, "`file` with the authorities of clients; then each client needs a certificate")
@@ -160,13 +169,10 @@ func (s *Settings) check(bad *adapter.Violations) {
 // tags returns the number of tags of the hub. Requests for one tag share messages while one is under way. One master
 // needs one tag, so that most of them do.
 func (s *Settings) tags() int {
-	switch {
-	case s.Tags > 0:
-		return s.Tags
-	case s.Redis.cluster():
+	if s.Tags == 0 && s.Redis.cluster() {
 		return lua.DefaultTags
 	}
-	return 1
+	return max(s.Tags, 1)
 }
 
 // environment reads variables of envoyproxy/ratelimit.
@@ -197,20 +203,6 @@ func (e *environment) config() string {
 
 func (e *environment) address(host, port, standard string) string {
 	return e.get(host) + ":" + cmp.Or(e.get(port), standard)
-}
-
-func (e *environment) headers() string {
-	if e.bool("LIMIT_RESPONSE_HEADERS_ENABLED") {
-		return "draft,legacy"
-	}
-	return "draft"
-}
-
-func (e *environment) tls() TLS {
-	if !e.bool("GRPC_SERVER_USE_TLS") {
-		return TLS{}
-	}
-	return TLS{e.get("GRPC_SERVER_TLS_CERT"), e.get("GRPC_SERVER_TLS_KEY"), e.get("GRPC_CLIENT_TLS_CACERT"), e.get("GRPC_CLIENT_TLS_SAN")}
 }
 
 func (e *environment) redis() Redis {

@@ -23,14 +23,13 @@ type Redis struct {
 }
 
 func (r Redis) check(bad *adapter.Violations) {
-	if r.URL == "" {
-		r.TLS.check(bad, r.TLS.always)
-		return
-	}
-	_, encrypted, err := r.parse()
-	if err != nil {
-		bad.Add("-redis", "[url]", err.Error())
-		return
+	encrypted := r.TLS.always
+	if r.URL != "" {
+		var err error
+		if _, encrypted, err = r.parse(); err != nil {
+			bad.Add("-redis", "[url]", err.Error())
+			return
+		}
 	}
 	r.TLS.check(bad, encrypted)
 }
@@ -42,10 +41,9 @@ const poolSize = 10
 // options returns the options of a client.
 func (r Redis) options() (*redis.UniversalOptions, error) {
 	o, encrypted, err := r.parse()
-	if err != nil || !encrypted {
-		return o, err
+	if err == nil && encrypted {
+		o.TLSConfig, err = r.TLS.config(o.TLSConfig != nil && o.TLSConfig.InsecureSkipVerify)
 	}
-	o.TLSConfig, err = r.TLS.config(o.TLSConfig != nil && o.TLSConfig.InsecureSkipVerify)
 	return o, err
 }
 
@@ -57,7 +55,11 @@ func (r Redis) parse() (o *redis.UniversalOptions, encrypted bool, err error) {
 	o.Username, o.Password = userAndPassword(r.auth)
 	o.SentinelUsername, o.SentinelPassword = userAndPassword(r.sentinelAuth)
 	switch r.Type {
-	case "", "single":
+	case "":
+	case "single":
+		if len(parts) > 1 {
+			return nil, false, errors.New("must be one address for the type single")
+		}
 	case "cluster":
 		o.IsClusterMode = true
 	case "sentinel":
@@ -66,9 +68,6 @@ func (r Redis) parse() (o *redis.UniversalOptions, encrypted bool, err error) {
 		}
 	default:
 		return nil, false, fmt.Errorf("has the type %q, which must be single, cluster or sentinel", r.Type)
-	}
-	if r.Type == "single" && len(parts) > 1 {
-		return nil, false, errors.New("must be one address for the type single")
 	}
 	for _, part := range parts {
 		if strings.HasPrefix(part, "/") {
@@ -133,26 +132,23 @@ func embedded(warn io.Writer) (redis.UniversalClient, func(), error) {
 		return nil, nil, fmt.Errorf("hybridlimit-rls: start the Redis in memory: %w", err)
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr(), MaxRetries: -1, PoolSize: poolSize})
-	done := make(chan struct{})
-	go expire(mini, done)
+	// A miniredis does not remove by itself the keys whose time is over.
+	const every = 10 * time.Second // decisions wait for a pass
+	tick, done := time.NewTicker(every), make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-tick.C:
+				mini.FastForward(every)
+			case <-done:
+				return
+			}
+		}
+	}()
 	return rdb, func() {
+		tick.Stop()
 		close(done)
 		rdb.Close()
 		mini.Close()
 	}, nil
-}
-
-// expire removes keys whose time is over. A miniredis does not do so by itself.
-func expire(mini *miniredis.Miniredis, done <-chan struct{}) {
-	const every = 10 * time.Second // decisions wait for a pass
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			mini.FastForward(every)
-		case <-done:
-			return
-		}
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,8 +95,8 @@ func Run(ctx context.Context, s Settings, stderr io.Writer, started func(Address
 
 // close ends all that was started, the last first.
 func (srv *server) close() {
-	for i := len(srv.ends) - 1; i >= 0; i-- {
-		srv.ends[i]()
+	for _, end := range slices.Backward(srv.ends) {
+		end()
 	}
 }
 
@@ -128,10 +129,10 @@ func (srv *server) prepare(ctx context.Context, stderr io.Writer) (*prometheus.R
 		return nil, err
 	}
 	reg.MustRegister(srv.service.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if srv.watcher, err = newWatcher(ctx, s, srv.service, srv.log); err != nil {
-		return nil, err
+	if srv.watcher, err = newWatcher(ctx, s, srv.service, srv.log); err == nil {
+		err = srv.watcher.measure(provider)
 	}
-	if err := srv.watcher.measure(provider); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if s.TLS.Cert != "" {
@@ -216,20 +217,12 @@ func (srv *server) drain() error {
 	srv.draining.Store(true)
 	srv.ready.Store(false)
 	srv.health.Shutdown() // also against a task that sets it later
-	stopped := make(chan struct{})
-	go func() {
-		srv.grpc.GracefulStop()
-		close(stopped)
-	}()
-	limit := time.NewTimer(srv.settings.Drain)
-	defer limit.Stop()
-	select {
-	case <-stopped:
-	case <-limit.C:
+	over := time.AfterFunc(srv.settings.Drain, func() {
 		srv.log.Warn("hybridlimit-rls: calls are still in flight at the end of -drain; they are cancelled")
 		srv.grpc.Stop()
-		<-stopped
-	}
+	})
+	srv.grpc.GracefulStop() // Stop ends it
+	over.Stop()
 	if srv.http != nil { // a time of its own: a slow client must not use up that of the counts
 		pages, cancel := context.WithTimeout(context.Background(), pagesDrain)
 		srv.http.Shutdown(pages)

@@ -23,7 +23,6 @@ type certificates struct {
 	current atomic.Pointer[tls.Config]
 	poller  filepoll.Poller[*tls.Config]
 	log     *slog.Logger
-	logged  string // the last error
 }
 
 // newCertificates reads the files.
@@ -33,11 +32,11 @@ func newCertificates(ctx context.Context, files TLS, log *slog.Logger) (*certifi
 		Read: func() ([]byte, error) {
 			var texts [3][]byte
 			for i, name := range [...]string{files.Cert, files.Key, files.ClientCA} {
-				if name == "" {
-					continue
-				}
 				var err error
-				if texts[i], err = readRegular(name, maxBytes); err != nil {
+				if name != "" {
+					texts[i], err = readRegular(name, maxBytes)
+				}
+				if err != nil {
 					return nil, err
 				}
 			}
@@ -66,9 +65,9 @@ func parseTLS(data []byte, clientName string) (*tls.Config, error) {
 	}
 	cfg := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
 	if len(texts[2]) > 0 {
-		cfg.ClientCAs, cfg.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-		if !cfg.ClientCAs.AppendCertsFromPEM(texts[2]) {
-			return nil, errors.New("the file of -tls-client-ca has no certificate")
+		cfg.ClientAuth = tls.RequireAndVerifyClientCert
+		if cfg.ClientCAs, err = authorities(texts[2]); err != nil {
+			return nil, fmt.Errorf("the file of -tls-client-ca %w", err)
 		}
 	}
 	if clientName != "" {
@@ -87,14 +86,13 @@ func (c *certificates) config() *tls.Config {
 
 // run follows the files until ctx ends. Files that cannot be used are logged, and those before stay in use.
 func (c *certificates) run(ctx context.Context, every time.Duration) {
+	logged := "" // the last error
 	follow(ctx, &c.poller, every, func(err error) {
-		switch {
-		case err == nil:
-			c.logged = ""
-		case err.Error() != c.logged:
-			c.logged = err.Error()
+		text := fmt.Sprint(err)
+		if err != nil && text != logged {
 			c.log.Warn("hybridlimit-rls: the TLS files cannot be used; those before stay in use; correct the files", slog.Any("error", err))
 		}
+		logged = text
 	})
 }
 
@@ -122,7 +120,7 @@ func (f RedisTLS) check(bad *adapter.Violations, encrypted bool) {
 	if f.Cert == "" {
 		return
 	}
-	if _, err := f.own(); err != nil {
+	if _, err := tls.LoadX509KeyPair(f.Cert, f.Key); err != nil {
 		bad.Add("-redis-cert", f.Cert, "cannot be used with -redis-key: "+err.Error())
 	}
 }
@@ -135,16 +133,15 @@ func (f RedisTLS) roots() (*x509.CertPool, error) {
 	if err != nil {
 		return nil, err
 	}
+	return authorities(text)
+}
+
+func authorities(pem []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
+	if !pool.AppendCertsFromPEM(pem) {
 		return nil, errors.New("has no certificate")
 	}
 	return pool, nil
-}
-
-func (f RedisTLS) own() (*tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
-	return &pair, err
 }
 
 // config returns the configuration of connections. Each connection reads the certificate of the client again.
@@ -156,7 +153,10 @@ func (f RedisTLS) config(insecure bool) (*tls.Config, error) {
 	// Without a ServerName each server of a cluster is compared with its own address.
 	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, InsecureSkipVerify: insecure || f.anyName}
 	if f.Cert != "" {
-		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return f.own() }
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+			return &pair, err
+		}
 	}
 	if f.anyName && !insecure {
 		c.VerifyConnection = func(s tls.ConnectionState) error {

@@ -55,8 +55,14 @@ type watcher struct {
 func newWatcher(ctx context.Context, s Settings, service *rls.Service, log *slog.Logger) (*watcher, error) {
 	w := &watcher{path: s.Config, log: log.With(slog.String("config", s.Config)), logged: map[string]bool{}}
 	w.poller = filepoll.Poller[*rls.Rules]{
-		Read:  func() ([]byte, error) { return readConfig(s.Config) },
-		Parse: func(data []byte) (*rls.Rules, error) { return parseConfig(data, s.Merge) },
+		Read: func() ([]byte, error) { return readConfig(s.Config) },
+		Parse: func(data []byte) (*rls.Rules, error) {
+			var files []rls.File
+			if err := json.Unmarshal(data, &files); err != nil {
+				return nil, err
+			}
+			return rls.ParseRules(files, s.Merge)
+		},
 		Apply: func(rules *rls.Rules, hash [sha256.Size]byte) error {
 			if err := service.SetRules(rules); err != nil {
 				return err
@@ -64,10 +70,8 @@ func newWatcher(ctx context.Context, s Settings, service *rls.Service, log *slog
 			w.log.Info(msgInForce,
 				slog.Int("domains", len(rules.Domains())), slog.Int("rules", len(rules.Rules())),
 				slog.String("sha256", fmt.Sprintf("%x", hash[:6])))
-			for i, warning := range rules.Warnings() {
-				if i == maxLogged {
-					break
-				}
+			all := rules.Warnings()
+			for _, warning := range all[:min(len(all), maxLogged)] {
 				w.log.Warn(msgNoEffect, slog.String("place", warning.Error()))
 			}
 			return nil
@@ -128,21 +132,14 @@ func (w *watcher) note(err error) {
 		w.log.Info(msgValid)
 	case err != nil && !w.logged[err.Error()] && len(w.logged) < maxLogged:
 		w.logged[err.Error()] = true
-		for i, one := range violations(err) {
-			if i == maxLogged {
-				break
-			}
+		all := []error{err}
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			all = joined.Unwrap()
+		}
+		for _, one := range all[:min(len(all), maxLogged)] {
 			w.log.Warn(msgUnusable, slog.String("error", one.Error()))
 		}
 	}
-}
-
-// violations returns the parts of a joined error.
-func violations(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
 }
 
 // measure registers the metrics of the configuration. They are those of limitfile.
@@ -195,27 +192,11 @@ func readConfig(path string) ([]byte, error) {
 	return json.Marshal(files)
 }
 
-// parseConfig reads the text of readConfig.
-func parseConfig(data []byte, merge bool) (*rls.Rules, error) {
-	var files []rls.File
-	if err := json.Unmarshal(data, &files); err != nil {
-		return nil, err
-	}
-	return rls.ParseRules(files, merge)
-}
-
 func configFiles(path string) ([]string, error) {
 	// The path itself may be a link, as in the layout of envoyproxy/ratelimit.
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, err
-	}
-	info, err := os.Stat(real)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return []string{path}, nil
 	}
 	var names []string
 	err = filepath.WalkDir(real, func(name string, d fs.DirEntry, err error) error {
@@ -224,6 +205,9 @@ func configFiles(path string) ([]string, error) {
 		}
 		switch ext := filepath.Ext(name); {
 		case name == real:
+			if !d.IsDir() {
+				names = []string{path}
+			}
 		case strings.HasPrefix(d.Name(), "."):
 			if d.IsDir() {
 				return fs.SkipDir

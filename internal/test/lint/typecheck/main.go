@@ -96,26 +96,18 @@ func load(root, dir string, overlay map[string][]byte, patterns ...string) ([]*p
 		Overlay:    overlay,
 		ParseFile: func(fset *token.FileSet, name string, src []byte) (*ast.File, error) {
 			f, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution|parser.AllErrors)
-			if f != nil && !within(root, name) {
-				withoutBodies(f)
+			rel, foreign := filepath.Rel(root, name)
+			if f == nil || foreign == nil && filepath.IsLocal(rel) {
+				return f, err
+			}
+			// Functions of other projects have no bodies. The errors that this makes are those of a dependency, and are
+			// not reported.
+			for _, d := range f.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok {
+					fn.Body = nil
+				}
 			}
 			return f, err
 		},
 	}, patterns...)
-}
-
-// within reports whether a file is of the project.
-func within(root, name string) bool {
-	rel, err := filepath.Rel(root, name)
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
-}
-
-// withoutBodies empties the functions of a file. The errors that this makes are those of a dependency, and are not
-// reported.
-func withoutBodies(f *ast.File) {
-	for _, d := range f.Decls {
-		if fn, ok := d.(*ast.FuncDecl); ok {
-			fn.Body = nil
-		}
-	}
 }

@@ -29,15 +29,11 @@ var given = regexp.MustCompile(`^<!-- go: (.*) -->$`)
 
 // blocks returns the Go blocks of a page.
 func blocks(page, text string) (found []block) {
-	before, b := "", block{}
-	in := false
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
-		line = strings.TrimSuffix(line, "\n")
+	before, b, in := "", block{}, false
+	for n, line := range strings.Split(text, "\n") {
 		switch {
 		case !in && line == "```go":
-			in, b = true, block{page: page, line: n}
+			in, b = true, block{page: page, line: n + 1}
 			if m := given.FindStringSubmatch(before); m != nil {
 				b.given = m[1]
 			}
@@ -99,10 +95,8 @@ func (b block) program() string {
 	for _, name := range used {
 		fmt.Fprintf(&s, "import %s %q\n", name, imports[name])
 	}
-	declares := strings.HasPrefix(b.text, "func ") || strings.HasPrefix(b.text, "// ") && strings.Contains(b.text, "\nfunc ")
-	if declares {
-		fmt.Fprintf(&s, "%s\n", b.text)
-		return s.String()
+	if strings.HasPrefix(b.text, "func ") || strings.HasPrefix(b.text, "// ") && strings.Contains(b.text, "\nfunc ") {
+		return s.String() + b.text + "\n"
 	}
 	fmt.Fprintf(&s, "func _(%s) %s {\n%s\n", params, result, b.text)
 	if result != "" {
