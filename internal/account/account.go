@@ -27,7 +27,7 @@ type Account struct {
 	demand     demand
 	refusal    Refusal // of a direct call
 	refunds    refunds // units to be given back with the next syncs
-	giving     int64   // units that the sync in flight gives back
+	giving     refund  // units that the sync in flight gives back
 	asking     int64   // units that direct calls are asking for
 	aside      int64   // units granted to direct calls since the sync in flight was sent
 	local      outage
@@ -47,12 +47,12 @@ func (a *Account) Leased() int64 { return a.Held() + a.ahead.units + a.booked.ov
 func (a *Account) owed() int64 { return a.pending + a.inflight }
 
 // back returns the units given back that Redis has not acknowledged.
-func (a *Account) back() int64 { return a.refunds.units() + a.giving }
+func (a *Account) back() int64 { return a.refunds.units() + a.giving.units }
 
 // backHere is back without the units of an earlier window, which are not there in this one.
 func (a *Account) backHere(c *Conditions) int64 {
 	units := a.back()
-	for _, r := range a.refunds {
+	for _, r := range [...]refund{a.refunds[0], a.refunds[1], a.giving} {
 		if c.windowed() && r.at != 0 && r.at != a.view.window {
 			units -= r.units
 		}

@@ -27,7 +27,7 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 	} else {
 		ans.Answer = sent.Seen(ans.Answer)
 	}
-	b = Books{Refunded: a.giving, Debited: ans.Granted + ans.Lease}
+	b = Books{Refunded: a.giving.units, Debited: ans.Granted + ans.Lease}
 	var lost int64
 	if changed && sent.Window.Period > 0 && ans.Gen != 0 { // a lease of a window that the new limit does not have
 		lost, ans.Lease, ans.Gen, ans.Life = ans.Lease, 0, 0, 0
@@ -125,7 +125,7 @@ func (a *Account) learn(c *Conditions, ans Answer, now int64) {
 }
 
 func (a *Account) land() {
-	a.inflight, a.sentIn, a.giving, a.stuckAt = 0, 0, 0, 0
+	a.inflight, a.sentIn, a.giving, a.stuckAt = 0, 0, refund{}, 0
 	a.frozen, a.asked, a.leasing, a.lone = false, false, false, false
 }
 
@@ -257,7 +257,7 @@ func (a *Account) settleQueue(c *Conditions, ans Answer, waiting []int64, now in
 
 // ReceiveClosed books an answer that arrives after the key was forgotten for good.
 func (a *Account) ReceiveClosed(ans Answer) Books {
-	b := Books{Acked: a.inflight, Refunded: a.giving, Debited: ans.Granted + ans.Lease, Lost: ans.Granted + ans.Lease}
+	b := Books{Acked: a.inflight, Refunded: a.giving.units, Debited: ans.Granted + ans.Lease, Lost: ans.Granted + ans.Lease}
 	taken, late := a.takenBack(ans)
 	b.Refunded, b.Lost = b.Refunded+taken, b.Lost+late
 	a.GiveUp(new(Waiters))
@@ -269,7 +269,7 @@ func (a *Account) ReceiveClosed(ans Answer) Books {
 // held units are no longer booked and keep their end, because the ledger holds them until then. The dropped units count
 // against credit until the next view (rule 22).
 func (a *Account) GiveUp(ws *Waiters) Books {
-	b := Books{Dropped: a.inflight - a.giving}
+	b := Books{Dropped: a.inflight - a.giving.units}
 	ws.carried = 0
 	a.untold += a.inflight
 	a.land()

@@ -94,7 +94,7 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	if plain && a.telling(c, now) {
 		op.View = a.told(c)
 	}
-	a.inflight, a.sentIn, a.pending, a.window, a.giving, a.aside = a.pending, a.window, 0, 0, op.Refund, 0
+	a.inflight, a.sentIn, a.pending, a.window, a.giving, a.aside = a.pending, a.window, 0, 0, refund{op.Refund, op.RefundAt}, 0
 	a.frozen, a.asked, a.leasing = true, len(asks) > 0, op.Demand > 0 && !op.Ahead
 	if a.stuckAt == 0 {
 		a.stuckAt = now

@@ -98,3 +98,30 @@ func TestOwedOfTheLastWindowDeniesNothing(t *testing.T) {
 		}
 	}
 }
+
+// Units that go back to an earlier window are not left in this one: not while they wait, while their sync is in flight, or after it.
+// Regression: Peek counted them while the sync was in flight.
+func TestUnitsOfAnEarlierWindowAreNotLeftInThisOne(t *testing.T) {
+	tm := windowTerms()
+	s := inWindow(tm, 5e6+500e3, 3, 500e3)
+	const want = 3
+	look := func(when string) {
+		if got := s.Remaining(tm, sec); got != want {
+			t.Errorf("%s: %d units are left, want %d", when, got, want)
+		}
+	}
+	look("before")
+	s.Refund(tm, 5, Taken{At: 4, Direct: true}, SyncNow)
+	look("they wait")
+	op, ok := s.freeze(tm, nil, sec)
+	if !ok || op.Refund != 5 || op.RefundAt != 4 {
+		t.Fatalf("%+v, %t", op, ok)
+	}
+	look("in flight")
+	s.settle(tm, Answer{Answer: algo.Answer{Level: 3, Cap: tm.Bucket.Cap, Ends: 400e3}, RedisNow: 5e6 + 600e3, Sent: sec}, nil, sec)
+	look("after")
+	s.Refund(tm, 2, Taken{At: 5, Direct: true}, SyncNow)
+	if got := s.Remaining(tm, sec); got != 5 {
+		t.Errorf("%d units are left with 2 that go back to this window, want 5", got)
+	}
+}
