@@ -121,7 +121,7 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 			if at, err = a.Limiter.terms.Place(a.Key); err != nil {
 				return nil, res, err
 			}
-			if one, ok = static(at.Plan, hybridlimit.Result{Policy: a.Limiter.cfg.Name}, a.N); ok {
+			if one, ok = keys.Static(at.Plan, hybridlimit.Result{Policy: a.Limiter.cfg.Name}, a.N); ok {
 				one = a.Limiter.terms.Tally(one, a.N)
 			}
 		}
@@ -351,4 +351,19 @@ func waste(ctx context.Context, parts []*part) {
 		}
 		l.terms.Count.Lost.Add(p.N)
 	}
+}
+
+// aboveAll returns the denial of the first part that Redis decides and that costs more than its burst. It reports false
+// if there is no such part. Parts of a shadow limit do not count.
+func aboveAll(ctx context.Context, parts []*part) (res hybridlimit.Result, ok bool) {
+	for _, p := range parts {
+		if !p.exactly || p.N <= p.at.Plan.Burst || p.Limiter.control.Shadow.Load() {
+			continue
+		}
+		p.plan = p.at.Plan
+		one, _ := p.Limiter.direct.Left(ctx, p.at)
+		p.res = p.Limiter.terms.Tally(keys.Never(one), p.N)
+		return p.res, true
+	}
+	return res, false
 }

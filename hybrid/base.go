@@ -100,12 +100,12 @@ func (l *base) LimitState() LimitState {
 // limit: SetFleetLimit changes all. SetLimit fails if another limiter of this program has the same client, prefix and
 // name, because that limiter would continue with the old limit.
 //
-// Of a rate, used units stay used: the level of a key, in units, survives, capped at the new burst, and refills at the
+// For a rate, used units stay used: the level of a key, in units, survives, capped at the new burst, and refills at the
 // new rate from then on. A change is never a free refill. Units that are already leased may still be spent, for at most
 // one second. Leased units of a window may be spent until their window ends. While processes differ, each op counts by
 // the limit of its sender, and the fleet may admit more than the larger of the limits.
 //
-// Of calls in flight, running calls go on. No call of a key is admitted until Redis has answered once more. With fewer
+// For calls in flight, running calls go on. No call of a key is admitted until Redis has answered once more. With fewer
 // permits, none is admitted until the running calls are fewer than the limit. While processes differ, the largest limit
 // counts.
 func (l *base) SetLimit(limit hybridlimit.Limit) error { return l.control.SetLimit(limit) }

@@ -118,7 +118,7 @@ func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, err
 }
 
 func (l *Limiter) inspect(key string) (Inspection, keys.Place, error) {
-	if err := l.check(key, 1); err != nil {
+	if err := l.control.Check(key, 1, l.maxKey); err != nil {
 		return Inspection{}, keys.Place{}, err
 	}
 	at, err := l.terms.Place(key)

@@ -79,10 +79,11 @@ func badLimiter(ask int, value any, problem string) error {
 // check rejects invalid asks before anything is counted.
 func check(asks []joint) error {
 	for i, a := range asks {
-		if a.Limiter.control.Closed.Load() {
-			return hybridlimit.ErrClosed
-		}
-		if err := adapter.CheckRequest(a.Key, a.N, a.Limiter.cfg.MaxKeyBytes); err != nil {
+		switch err := a.Limiter.control.Check(a.Key, a.N, a.Limiter.maxKey); err {
+		case nil:
+		case hybridlimit.ErrClosed:
+			return err
+		default:
 			return fmt.Errorf("hybrid: AllowAll: asks[%d]: %w", i, err)
 		}
 	}
@@ -93,7 +94,8 @@ func check(asks []joint) error {
 // reports whether the limiter denies no call now. SwitchAllowAll and
 // SwitchDenyAll do not change the Policy; only Result.Source shows them.
 func (l *Limiter) Policy(key string) hybridlimit.Policy {
-	return hybridlimit.Policy{Name: l.cfg.Name, Limit: l.control.OfClass(l.limitFor(key)), Shadow: l.control.Shadow.Load()}
+	limit, _ := l.control.LimitFor(key)
+	return hybridlimit.Policy{Name: l.cfg.Name, Limit: l.control.OfClass(limit), Shadow: l.control.Shadow.Load()}
 }
 
 // The rest of this file has the fast path of AllowJoint: the words of all keys decide. Either all limits admit the

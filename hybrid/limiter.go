@@ -141,24 +141,41 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res hybridli
 
 // uncommon is AllowN off the fast path.
 func (l *Limiter) uncommon(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if err := l.check(key, n); err != nil {
+	if err := l.control.Check(key, n, l.maxKey); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	return l.slow(ctx, key, n, nil)
 }
 
-// check returns an error for a request that cannot be answered.
-func (l *Limiter) check(key string, n int64) error {
-	if l.control.Closed.Load() {
-		return hybridlimit.ErrClosed
+// slow decides when the fast path cannot: the key is not in memory, its budget has expired, or its units have run out.
+func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.Plan) (hybridlimit.Result, error) {
+	if res, ok := l.terms.DecidedBySwitch(n); ok {
+		l.terms.LogDenial(key, nil, n, &res)
+		return res, nil
 	}
-	return adapter.CheckRequest(key, n, l.cfg.MaxKeyBytes)
-}
-
-// limitFor returns the limit of a key, as a call without a limit would get it.
-func (l *Limiter) limitFor(key string) hybridlimit.Limit {
-	limit, _ := l.control.LimitFor(key)
-	return limit
+	if given != nil && l.control.Exactly(given) || given == nil && l.control.Exactly(l.control.Plan()) {
+		return l.direct.Exact(ctx, key, n, given)
+	}
+	e, r, res, err := l.terms.LockBy(key, given, nil)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	if e == nil {
+		return l.direct.Exact(ctx, key, n, given)
+	}
+	if res, ok := keys.Static(r, res, n); ok {
+		e.Unlock()
+		return l.terms.Answer(key, r, res, n), nil
+	}
+	res.Limit = r.Burst
+	if n > res.Limit {
+		return l.direct.AboveHere(ctx, e, r, key, given, n)
+	}
+	v, err := l.terms.Decide(ctx, e, r, n)
+	if err != nil {
+		return hybridlimit.Result{}, err
+	}
+	return l.terms.Answer(key, r, l.terms.Fill(res, r, v, n), n), nil
 }
 
 // sized logs once that the credit of a key is 0 units in a fleet of so many accounts.
@@ -215,20 +232,6 @@ func (k *Handle) slow(ctx context.Context, n int64) (hybridlimit.Result, error) 
 	return res, err
 }
 
-// static returns the answer of a limit that counts nothing. ok is false for any other limit.
-func static(p *account.Plan, res hybridlimit.Result, n int64) (_ hybridlimit.Result, ok bool) {
-	if !account.Static(p.Limit) {
-		return res, false
-	}
-	res.Limit, res.Source = p.Burst, hybridlimit.SourceStatic
-	if res.Allowed = p.Limit.Algorithm == hybridlimit.AlgUnlimited; res.Allowed {
-		res.Granted, res.Remaining = n, res.Limit
-	} else {
-		res.RetryAfter = hybridlimit.Never
-	}
-	return res, true
-}
-
 // slotTime returns the time in which a queue serves one unit; 0: the plan is of no queue.
 func slotTime(p *account.Plan) time.Duration {
 	if !p.Bucket.Queue {
@@ -243,7 +246,7 @@ func slotTime(p *account.Plan) time.Duration {
 // decided by the old limit. A key that is not in memory needs no Invalidate, and it is no error. Without
 // Config.LimitFor nothing happens.
 func (l *Limiter) Invalidate(key string) error {
-	if err := l.check(key, 1); err != nil {
+	if err := l.control.Check(key, 1, l.maxKey); err != nil {
 		return err
 	}
 	if !l.control.Keyed() {

@@ -33,7 +33,7 @@ const longest = algo.Never - 1 // µs
 // Cancel goes with a sync of its own, so Redis applies it exactly once. If there is no memory for the key, Cancel is
 // one message that is sent once.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error) {
-	if err := l.check(key, n); err != nil {
+	if err := l.control.Check(key, n, l.maxKey); err != nil {
 		return nil, err
 	}
 	res, back, err := l.book(ctx, key, n, longest)
@@ -54,7 +54,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*hybridlimi
 // (context.DeadlineExceeded), or if n is above the burst (ErrExceedsBurst). When ctx ends during the wait, the units
 // are given back.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if err := l.check(key, n); err != nil {
+	if err := l.control.Check(key, n, l.maxKey); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if p := l.control.PlanOf(key); n > p.Burst && !l.control.Keyed() && !account.Static(p.Limit) { // not only when it is its turn
@@ -67,7 +67,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (hybridlimit.Re
 		Turn: func() (time.Duration, time.Duration) { return time.Duration(l.party.Size()) * each, burst },
 	}
 	return who.Wait(ctx, func(most time.Duration) (hybridlimit.Result, func(context.Context) error, error) {
-		if err := l.check(key, n); err != nil {
+		if err := l.control.Check(key, n, l.maxKey); err != nil {
 			return hybridlimit.Result{}, nil, err
 		}
 		res, back, err := l.book(ctx, key, n, max(1, int64(most/time.Microsecond)))
@@ -103,7 +103,7 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 		return res, back, err
 	}
 	res = hybridlimit.Result{Limit: at.Plan.Burst, Policy: l.cfg.Name}
-	if res, ok := static(at.Plan, res, n); ok {
+	if res, ok := keys.Static(at.Plan, res, n); ok {
 		return l.terms.Answer(key, nil, res, n), back, nil
 	}
 	if n > res.Limit {
@@ -124,7 +124,7 @@ func (l *Limiter) bookAt(ctx context.Context, key string, at keys.Place, res hyb
 	var again bool
 	if !l.control.Exactly(at.Plan) {
 		var v account.Verdict
-		if e, v, w, again, err = l.inHand(key, at, n, &back); err != nil {
+		if e, v, w, again, err = l.direct.InHand(key, at, n, &back.taken); err != nil {
 			return hybridlimit.Result{}, back, err
 		}
 		back.kept = e != nil
@@ -138,22 +138,22 @@ func (l *Limiter) bookAt(ctx context.Context, key string, at keys.Place, res hyb
 	}, func(ctx context.Context, back booked) { _ = l.takeBack(ctx, key, at, n, back) })
 }
 
-// bookInRedis is the part of bookAt that asks Redis. w is as for settled.
+// bookInRedis is the part of bookAt that asks Redis. w is as for direct.Asker.Settled.
 func (l *Limiter) bookInRedis(
 	ctx context.Context, key string, at keys.Place, e *keys.Entry, w *account.Waiter, again bool, res hybridlimit.Result, back booked, n, most int64, retry bool,
 ) (hybridlimit.Result, booked, error) {
 	if e != nil { // Redis must count all units that it does not know of before it books
-		if ok, err := l.settled(ctx, e, w, again); !ok {
-			l.beside(e, n, wire.Answer{})
+		if ok, err := l.direct.Settled(ctx, e, w, again); !ok {
+			l.direct.Beside(e, n, wire.Answer{})
 			if err != nil {
 				return hybridlimit.Result{}, back, err
 			}
-			res, err = l.exactFallback(key, at, res, n)
+			res, err = l.direct.Fallback(key, at, res, n)
 			return res, back, err
 		}
 	}
 	ans, now, ok := l.direct.Within(ctx, at, algo.Op{Asks: []int64{n}, MaxDelay: most}, l.direct.Patience())
-	holds := l.beside(e, n, ans)
+	holds := l.direct.Beside(e, n, ans)
 	if ok && ans.Granted == 0 && holds && retry {
 		return l.bookAt(ctx, key, at, res, n, most, false)
 	}
@@ -161,7 +161,7 @@ func (l *Limiter) bookInRedis(
 		if err := direct.Ended(ctx); err != nil {
 			return hybridlimit.Result{}, back, err
 		}
-		res, err := l.exactFallback(key, at, res, n)
+		res, err := l.direct.Fallback(key, at, res, n)
 		return res, back, err
 	}
 	back.op = at.Plan.Cancel(ans, now)
@@ -173,7 +173,7 @@ func (l *Limiter) bookInRedis(
 
 // giveBack gives back the units that book took.
 func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back booked) error {
-	if err := l.check(key, n); err != nil {
+	if err := l.control.Check(key, n, l.maxKey); err != nil {
 		return err
 	}
 	if _, ok := l.terms.Uncounted(0); ok && back.op.Refund == 0 {
@@ -189,72 +189,11 @@ func (l *Limiter) giveBack(ctx context.Context, key string, n int64, back booked
 // takeBack is giveBack for a key whose place is known. It runs no callback of the user.
 func (l *Limiter) takeBack(ctx context.Context, key string, at keys.Place, n int64, back booked) (err error) {
 	if back.op.Refund > 0 && !back.kept {
-		_, err = l.refundNow(ctx, key, at, back.op)
+		_, err = l.direct.RefundNow(ctx, key, at, back.op)
 		return err
 	}
-	_, err = l.refundLater(ctx, key, at, n, back, account.SyncNow)
+	_, err = l.direct.RefundLater(ctx, key, at, n, back.taken, account.SyncNow)
 	return err
-}
-
-// inHand takes n units that this process has in hand, and notes the time in back. If there are too few, it notes that
-// a direct call is about to ask for them, and v.Source is SourceUnknown. If Redis does not know of all units that were
-// admitted or given back, w waits for the next answer. twice reports whether w needs the answer after that too, because
-// a sync without these units is in flight.
-func (l *Limiter) inHand(key string, at keys.Place, n int64, back *booked) (e *keys.Entry, v account.Verdict, w *account.Waiter, twice bool, err error) {
-	e, _, err = l.terms.LockAt(key, at)
-	if e == nil || err != nil {
-		return nil, account.Verdict{}, nil, false, err
-	}
-	ev := e.Event()
-	v, decided := e.Account.DirectBegin(&ev.Conditions, n, ev.Now)
-	back.taken = account.Taken{At: e.Moment(&ev.Conditions, ev.Now+v.Delay), Ns: ev.Now}
-	if !decided {
-		var must bool
-		if must, twice = e.Account.MustSettle(); must {
-			w, v.Sync = e.Expect(), account.SyncNow
-		}
-	}
-	return e, ev.End(v), w, twice, nil
-}
-
-// settled waits until Redis knows of all units that were admitted or given back before w. It returns false if Redis
-// does not know of them in time.
-func (l *Limiter) settled(ctx context.Context, e *keys.Entry, w *account.Waiter, twice bool) (bool, error) {
-	for w != nil {
-		if v, err := l.terms.Wait(ctx, e, w, l.hub.clock.Now(), l.direct.Patience()); err != nil || v.Source != hybridlimit.SourceRedis {
-			return false, err
-		}
-		if w = nil; twice {
-			twice = false
-			e.Lock()
-			if e.Dead() {
-				e.Unlock()
-				return false, nil
-			}
-			ev := e.Event()
-			w = e.Expect()
-			ev.End(account.Verdict{Sync: account.SyncNow})
-		}
-	}
-	return true, nil
-}
-
-// beside tells the account of an entry that a direct call for n units has ended. It reports whether the process may
-// hold units of the key.
-func (l *Limiter) beside(e *keys.Entry, n int64, ans wire.Answer) (holds bool) {
-	if e == nil {
-		return false
-	}
-	e.Lock()
-	if e.Dead() {
-		e.Unlock()
-		return false
-	}
-	ev := e.Event()
-	e.Account.DirectEnd(&ev.Conditions, n, ans.Granted)
-	holds = e.Account.MayHold()
-	ev.End(account.Verdict{})
-	return holds
 }
 
 // Refund gives back n units of key, after a call that cost less than it took. The units first reduce what is still
@@ -262,7 +201,7 @@ func (l *Limiter) beside(e *keys.Entry, n int64, ans wire.Answer) (holds bool) {
 // go to the current window: call Refund before the window ends, or use Reservation.Cancel, which knows its window.
 // The bound of the package documentation holds for the decisions, not for the units that were given back.
 func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if err := l.check(key, n); err != nil {
+	if err := l.control.Check(key, n, l.maxKey); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if res, ok := l.terms.Uncounted(0); ok {
@@ -275,62 +214,14 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 	if account.Static(at.Plan.Limit) {
 		return hybridlimit.Result{Allowed: true, Limit: at.Plan.Burst, Policy: l.cfg.Name, Source: hybridlimit.SourceStatic}, nil
 	}
-	return l.refundLater(ctx, key, at, n, booked{taken: account.Taken{At: ofNow}}, account.SyncLazily)
-}
-
-// ofNow stands for the current window. For a bucket it stands for no time.
-const ofNow = -1
-
-// refundLater gives back n units with a sync, or at once if there is no memory for the key. Units that Redis does not
-// know of are given back in memory only.
-func (l *Limiter) refundLater(ctx context.Context, key string, at keys.Place, n int64, back booked, soon account.Sync) (hybridlimit.Result, error) {
-	var e *keys.Entry
-	if !l.control.Exactly(at.Plan) {
-		var err error
-		if e, _, err = l.terms.LockAt(key, at); err != nil {
-			return hybridlimit.Result{}, err
-		}
-	}
-	if e == nil {
-		return l.refundNow(ctx, key, at, algo.Op{Refund: n, RefundAt: max(0, back.taken.At)})
-	}
-	ev := e.Event()
-	taken := back.taken
-	if taken.At == ofNow {
-		if taken.At = 0; ev.Conditions.Window.Period > 0 {
-			taken.At = e.Moment(&ev.Conditions, ev.Now)
-		}
-	}
-	next, books := e.Account.Refund(&ev.Conditions, n, taken, soon)
-	l.terms.Count.Book(books)
-	v := ev.End(account.Verdict{Sync: next})
-	res := hybridlimit.Result{Allowed: true, Limit: at.Plan.Burst, Policy: l.cfg.Name}
-	res.Source, res.Remaining = hybridlimit.SourceCredit, keys.Remaining(v)
-	res.ResetAfter = l.terms.ResetAfter(at.Plan, v.Left, v.Ends)
-	return res, nil
-}
-
-// refundNow gives units back with a message of its own, which is sent once.
-func (l *Limiter) refundNow(ctx context.Context, key string, at keys.Place, op algo.Op) (hybridlimit.Result, error) {
-	ans, _, ok := l.direct.Within(ctx, at, op, l.direct.Patience())
-	if !ok {
-		return hybridlimit.Result{}, errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
-	}
-	l.direct.Accept(key)
-	l.terms.Count.Returned.Add(op.Refund)
-	l.terms.Count.Refunded.Add(op.Refund)
-	return hybridlimit.Result{
-		Allowed: true, Limit: at.Plan.Burst, Policy: l.cfg.Name, Source: hybridlimit.SourceRedis,
-		Remaining:  at.Plan.Units(ans.Level),
-		ResetAfter: time.Duration(at.Plan.Reset(ans)) * time.Microsecond,
-	}, nil
+	return l.direct.RefundLater(ctx, key, at, n, account.Taken{At: direct.OfNow}, account.SyncLazily)
 }
 
 // Reset forgets the use of key, in Redis and in this process. Units in hand and units owed are given up and counted
 // as such. A sync in flight still counts. For a few seconds more, other processes may deny from memory and
 // may spend their leases.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	if err := l.check(key, 1); err != nil {
+	if err := l.control.Check(key, 1, l.maxKey); err != nil {
 		return err
 	}
 	at, err := l.terms.Place(key)

@@ -193,7 +193,7 @@ func (h *Hub) decisions() int64 {
 }
 
 // attributes returns the attributes of the series of a limiter, or of one of its classes.
-func (l *Limiter) attributes() []attribute.KeyValue {
+func attributes(l *Limiter) []attribute.KeyValue {
 	of := []attribute.KeyValue{tell.AttrPolicy.String(l.cfg.Name)}
 	if l.control.Class.Name != "" {
 		of = append(of, tell.AttrClass.String(l.control.Class.Name))
@@ -263,7 +263,7 @@ func with(own ...attribute.KeyValue) func(...attribute.KeyValue) metric.Measurem
 
 // observe reports the values of a class of a limiter.
 func (l *Limiter) observe(o metric.Observer, in *tell.Instruments) {
-	c, of := &l.terms.Count, with(l.attributes()...)
+	c, of := &l.terms.Count, with(attributes(l)...)
 	admitted := l.base.observe(o, in, c, l.mayDecide, of)
 	o.ObserveInt64(in.Units, admitted, of(tell.AttrFate.String("admitted")))
 	o.ObserveInt64(in.Units, c.Acked.Load(), of(tell.AttrFate.String("paid")))

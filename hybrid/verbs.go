@@ -18,7 +18,7 @@ import (
 // limit. Used units stay used, as with SetLimit. A limit that differs from the key's last one costs the slow path and
 // a sync. Config.LimitFor is cheaper if the key alone decides the limit.
 func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hybridlimit.Limit) (res hybridlimit.Result, err error) {
-	if err := l.check(key, n); err != nil {
+	if err := l.control.Check(key, n, l.maxKey); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if e := l.terms.Store.Get(key); e != nil {
@@ -42,7 +42,7 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 // with one message. Allowed is false when not even one unit can be had. Under Config.Shadow it grants n, with Shadowed
 // set if n is more than was taken.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if err := l.check(key, n); err != nil {
+	if err := l.control.Check(key, n, l.maxKey); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if res, ok := l.terms.DecidedBySwitch(n); ok {
@@ -61,14 +61,14 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 
 func (l *Limiter) atMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if l.control.Exactly(l.control.Plan()) {
-		return l.exactRange(ctx, key, 1, n, nil)
+		return l.direct.UpTo(ctx, key, 1, n, nil)
 	}
 	took, v := l.takeAtMost(key, n)
 	if took > 0 {
 		return l.theRest(ctx, key, n, l.more(key, took, v)), nil
 	}
 	if v.Action == account.Ask { // a queue for which this process owes nothing
-		return l.exactRange(ctx, key, 1, n, nil)
+		return l.direct.UpTo(ctx, key, 1, n, nil)
 	}
 	res, err := l.AllowN(ctx, key, 1)
 	if err != nil || !res.Allowed || res.Shadowed || n == 1 {
@@ -144,7 +144,7 @@ func (l *Limiter) takeAtMost(key string, n int64) (took int64, v account.Verdict
 // it is an estimate from memory. Otherwise Peek asks Redis, for at most Config.MaxWait, and the Source is
 // SourceRedis. Nothing is counted.
 func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, error) {
-	if err := l.check(key, 1); err != nil {
+	if err := l.control.Check(key, 1, l.maxKey); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if res, ok := l.terms.Switched(0); ok {
@@ -202,7 +202,7 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 // and Redis debits it down to one burst of debt. Charge never waits for a decision. n may exceed the burst. With
 // Charge, the bound of the package documentation holds for the decisions, not for the charged units.
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	if err := l.check(key, n); err != nil {
+	if err := l.control.Check(key, n, l.maxKey); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if res, ok := l.terms.Uncounted(n); ok {
@@ -283,7 +283,7 @@ func (l *Limiter) uncountedKey(key string, n int64) (res hybridlimit.Result, ok 
 	if err != nil {
 		return res, false, err
 	}
-	res, ok = static(at.Plan, hybridlimit.Result{Policy: l.cfg.Name}, n)
+	res, ok = keys.Static(at.Plan, hybridlimit.Result{Policy: l.cfg.Name}, n)
 	return res, ok, nil
 }
 
@@ -295,7 +295,7 @@ func (l *Limiter) answered(key string, res hybridlimit.Result, n int64) hybridli
 	return l.terms.Answer(key, nil, res, n)
 }
 
-// unanswered returns the reason why askNow has no answer.
+// unanswered returns the reason why direct.Asker.Ask has no answer.
 func (l *Limiter) unanswered(ctx context.Context, res hybridlimit.Result) (hybridlimit.Result, error) {
 	switch {
 	case l.control.Closed.Load():
@@ -316,7 +316,7 @@ func (l *Limiter) unanswered(ctx context.Context, res hybridlimit.Result) (hybri
 // many as the limit has units, or twice that in debt. The result is not a snapshot: between two messages the oldest
 // entries may leave, and as many that are newer than the first message may be at the end.
 func (l *Limiter) History(ctx context.Context, key string) ([]hybridlimit.Admission, error) {
-	if err := l.check(key, 1); err != nil {
+	if err := l.control.Check(key, 1, l.maxKey); err != nil {
 		return nil, err
 	}
 	at, err := l.terms.Place(key)

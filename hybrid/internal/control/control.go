@@ -93,6 +93,15 @@ func New(limit hybridlimit.Limit, cfg Config, of classes.Set, hooks Hooks) []*Vi
 // Name returns Config.Name.
 func (c *Control) Name() string { return c.cfg.Name }
 
+// Check returns an error for a request that cannot be answered. longest is the length of the longest valid key; 0: the
+// default.
+func (c *Control) Check(key string, n int64, longest int) error {
+	if c.Closed.Load() {
+		return hybridlimit.ErrClosed
+	}
+	return adapter.CheckRequest(key, n, longest)
+}
+
 // Mode returns the mode in force.
 func (c *Control) Mode() account.Mode { return c.live.Load().mode }
 

@@ -86,7 +86,7 @@ func (x *Explanation) look(key string) {
 }
 
 // adapt gives the copy the plan that the next call without a limit would give the key: see keys.Terms.LockBy, and
-// exactRange for keys that Redis decides.
+// direct.Asker.UpTo for keys that Redis decides.
 func (x *Explanation) adapt(plan *account.Plan) {
 	x.Plan = plan
 	if !x.Known {

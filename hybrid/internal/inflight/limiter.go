@@ -96,7 +96,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (hybridlimit
 	if err := ctx.Err(); err != nil {
 		return hybridlimit.Permit{}, hybridlimit.Result{}, err
 	}
-	if err := l.check(key, n); err != nil {
+	if err := l.control.Check(key, n, l.MaxKeyBytes); err != nil {
 		return hybridlimit.Permit{}, hybridlimit.Result{}, err
 	}
 	if res, ok := l.control.Switched(n); ok {
@@ -141,14 +141,6 @@ func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (hybridlimit
 		e.shard.mu.Unlock()
 	}
 	return l.decide(e, res, n)
-}
-
-// check returns an error for a request that cannot be answered.
-func (l *Limiter) check(key string, n int64) error {
-	if l.control.Closed.Load() {
-		return hybridlimit.ErrClosed
-	}
-	return adapter.CheckRequest(key, n, l.MaxKeyBytes)
 }
 
 // decide completes the answer to a call of n permits, and counts it. e has the permits of a call that is admitted; nil:
@@ -245,7 +237,7 @@ func (l *Limiter) await(ctx context.Context, e *entry, w *waitingCall) (hybridli
 
 // Peek returns what this process knows of a key.
 func (l *Limiter) Peek(key string) (hybridlimit.Result, error) {
-	if err := l.check(key, 1); err != nil {
+	if err := l.control.Check(key, 1, l.MaxKeyBytes); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	if res, ok := l.control.Switched(1); ok {
@@ -277,7 +269,7 @@ func (l *Limiter) Peek(key string) (hybridlimit.Result, error) {
 
 // Reset makes Redis forget the permits of a key, and learn them again.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	if err := l.check(key, 1); err != nil {
+	if err := l.control.Check(key, 1, l.MaxKeyBytes); err != nil {
 		return err
 	}
 	most, own, err := l.limitOf(key)

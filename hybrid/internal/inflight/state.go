@@ -28,7 +28,7 @@ type State struct {
 
 // Look returns the state of a key. It changes nothing, and fails as Acquire does.
 func (l *Limiter) Look(key string) (State, error) {
-	if err := l.check(key, 1); err != nil {
+	if err := l.control.Check(key, 1, l.MaxKeyBytes); err != nil {
 		return State{}, err
 	}
 	most, own, err := l.limitOf(key)

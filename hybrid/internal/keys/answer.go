@@ -142,3 +142,23 @@ func (t *Terms) limitOf(key string, r *account.Plan) hybridlimit.Limit {
 	limit, _ := t.Control.LimitFor(key)
 	return limit
 }
+
+// Static returns the answer of a limit that counts nothing. ok is false for any other limit.
+func Static(p *account.Plan, res hybridlimit.Result, n int64) (_ hybridlimit.Result, ok bool) {
+	if !account.Static(p.Limit) {
+		return res, false
+	}
+	res.Limit, res.Source = p.Burst, hybridlimit.SourceStatic
+	if res.Allowed = p.Limit.Algorithm == hybridlimit.AlgUnlimited; res.Allowed {
+		res.Granted, res.Remaining = n, res.Limit
+	} else {
+		res.RetryAfter = hybridlimit.Never
+	}
+	return res, true
+}
+
+// Never returns the denial of a cost that the burst can never hold.
+func Never(res hybridlimit.Result) hybridlimit.Result {
+	res.RetryAfter, res.Source = hybridlimit.Never, hybridlimit.SourceStatic
+	return res
+}
