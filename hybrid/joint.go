@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -79,11 +80,11 @@ func badLimiter(ask int, value any, problem string) error {
 // check rejects invalid asks before anything is counted.
 func check(asks []joint) error {
 	for i, a := range asks {
-		switch err := a.Limiter.control.Check(a.Key, a.N, a.Limiter.maxKey); err {
-		case nil:
-		case hybridlimit.ErrClosed:
+		err := a.Limiter.control.Check(a.Key, a.N, a.Limiter.maxKey)
+		if errors.Is(err, hybridlimit.ErrClosed) {
 			return err
-		default:
+		}
+		if err != nil {
 			return fmt.Errorf("hybrid: AllowAll: asks[%d]: %w", i, err)
 		}
 	}
