@@ -123,6 +123,7 @@ var product = map[string]rule{
 	"internal/gate":            {inside: []string{".", "adapter", "internal/sometimes"}, outside: []string{lru}}, // shared with the module grpclimit
 	"httplimit":                {inside: []string{".", "adapter", "clientkey", "internal/clientaddr", "internal/gate", "internal/ratelimitheader"}},
 	"otellimit":                {inside: []string{".", "adapter"}, outside: []string{otel}},
+	"spend":                    {inside: []string{".", "adapter"}, outside: []string{lru}},
 	"internal/filepoll":        {},
 	"internal/yamlbound":       {}, // shared by the modules limitfile/yamllimit and rls
 	"limitfile":                {inside: []string{".", "adapter", "hybrid", "internal/fallback", "internal/filepoll"}, outside: []string{otel}},
@@ -131,7 +132,7 @@ var product = map[string]rule{
 
 // example is the rule of all packages below examples/: programs that a user could copy, so only public packages.
 var example = rule{
-	inside:  []string{".", "breaker", "clientkey", "local", "global", "hybrid", "httplimit", "limitfile", "limittest"},
+	inside:  []string{".", "breaker", "clientkey", "local", "global", "hybrid", "httplimit", "limitfile", "limittest", "spend"},
 	outside: []string{redisClient, miniredis, otel},
 }
 

@@ -1,0 +1,157 @@
+package spend_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/spend"
+)
+
+const (
+	window  = 10 * time.Second
+	windows = 7                       // of a schedule
+	busy    = 4000                    // ms: the part of a window that has all events
+	look    = 7500 * time.Millisecond // a quarter of the window before counts
+)
+
+// step is one event of a call.
+type step struct {
+	at    time.Duration // since the start of the first window
+	total int64         // of Use
+}
+
+// in returns the number of the step's window.
+func (s step) in() int { return int(s.at / window) }
+
+// call begins with its first step, tells of totals, and ends with its last step.
+type call struct {
+	estimate int64
+	steps    []step
+	end      ending
+}
+
+// TestEachWindowCountsItsOwn draws calls that last over the borders of windows. A window counts the estimates of the
+// calls that began in it, and the units beyond an estimate that were told in it. What a call does not use returns to the
+// window of its estimate, and to no other. Leases end in the window in which they were taken.
+func TestEachWindowCountsItsOwn(t *testing.T) {
+	for of, limit := range map[string]hybridlimit.Limit{
+		"fixed window":   hybridlimit.FixedWindow(burst, window),
+		"sliding window": hybridlimit.SlidingWindow(burst, window),
+		"sliding log":    hybridlimit.SlidingLog(burst, window),
+	} {
+		for name, make := range worlds {
+			t.Run(name+" "+of, func(t *testing.T) {
+				t.Parallel()
+				for seed := range uint64(seeds) {
+					synctest.Test(t, func(t *testing.T) {
+						borders(t, make(t, limit), limit.Algorithm == hybridlimit.AlgSlidingWindow, seed)
+					})
+				}
+			})
+		}
+	}
+}
+
+// borders runs one schedule of calls over several windows.
+func borders(t *testing.T, w world, sliding bool, seed uint64) {
+	time.Sleep(window - time.Duration(time.Now().UnixNano())%window)
+	start := time.Now()
+	rng := rand.New(rand.NewPCG(seed, 2))
+	var calls sync.WaitGroup
+	drawn := make([]call, 30)
+	for i := range drawn {
+		drawn[i] = drawCall(rng, time.Duration(i)*time.Microsecond)
+		calls.Go(func() { drawn[i].play(t, w.limiter, start) })
+	}
+	var mine, held, leases int64 // of the last look: leases of its window, leased units in hand, and unspent ones
+	for at := range windows {
+		time.Sleep(time.Until(start.Add(time.Duration(at)*window + look)))
+		was, late := leases, held
+		held, leases = w.unspent()
+		own, before := counted(drawn, at, at, sliding)+leases-was, counted(drawn, at-1, at, sliding)+mine
+		used, v := w.used(), int64(0)
+		// v units of the leases that were in hand at the last look came back after the border.
+		for ; v <= late && used != own+v+part(before-v, sliding); v++ {
+		}
+		if v > late {
+			t.Errorf("seed %d: window %d: %d units are used, want %d and, of the window before, %d", seed, at, used, own, part(before, sliding))
+		}
+		mine = leases - was + v
+	}
+	calls.Wait()
+}
+
+// part returns how many units of the window before count at a look, rounded up.
+func part(units int64, sliding bool) int64 {
+	if !sliding {
+		return 0
+	}
+	return (units + 3) / 4
+}
+
+// drawCall returns a call that begins in one of the first three windows and lasts for up to four.
+func drawCall(rng *rand.Rand, tick time.Duration) call {
+	c := call{estimate: 4 * (1 + rng.Int64N(20)), end: ending(rng.IntN(int(endings)))}
+	at := time.Duration(rng.IntN(3)) * window
+	for range 2 + rng.IntN(3) {
+		next := at.Truncate(window) + time.Duration(rng.IntN(busy))*time.Millisecond + tick
+		at = max(at+time.Millisecond, next)
+		c.steps = append(c.steps, step{at, 4 * rng.Int64N(30)})
+		if rng.IntN(2) == 0 {
+			at = at.Truncate(window) + window
+		}
+	}
+	return c
+}
+
+// play makes the call.
+func (c *call) play(t *testing.T, l hybridlimit.Limiter, start time.Time) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	time.Sleep(time.Until(start.Add(c.steps[0].at)))
+	s, res, err := spend.Begin(ctx, hybridlimit.Ask{Limiter: l, Key: "k", N: c.estimate})
+	if err != nil || !res.Allowed {
+		t.Errorf("Begin of %d: %+v, %v", c.estimate, res, err)
+		return
+	}
+	c.end.run(t, s, ctx, cancel, func() {
+		for i, step := range c.steps[1:] {
+			time.Sleep(time.Until(start.Add(step.at)))
+			if i == len(c.steps)-2 {
+				return
+			}
+			if _, err := s.Use(ctx, 0, step.total); err != nil {
+				t.Errorf("Use of %d: %v", step.total, err)
+			}
+		}
+	})
+}
+
+// counted returns the units that window own must have counted at the end of the events in window now. A sliding window
+// takes units back while it is the one before. Other windows have ended then.
+func counted(calls []call, own, now int, sliding bool) (sum int64) {
+	for i := range calls {
+		c := &calls[i]
+		last := c.steps[len(c.steps)-1]
+		if c.steps[0].in() == own {
+			sum += c.estimate
+		}
+		told, most := int64(0), c.estimate
+		for _, step := range c.steps[1 : len(c.steps)-1] {
+			if step.in() == own {
+				sum += max(0, step.total-most)
+			}
+			told, most = max(told, step.total), max(most, step.total)
+		}
+		back := last.in() == own || sliding && last.in() == own+1
+		if len(c.steps) > 2 && c.end != never && c.steps[0].in() == own && back && last.in() <= now {
+			sum -= max(0, c.estimate-told)
+		}
+	}
+	return sum
+}

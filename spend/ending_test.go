@@ -1,0 +1,49 @@
+package spend_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/hybridlimit/hybridlimit/spend"
+)
+
+// ending is how a drawn call ends.
+type ending int
+
+const (
+	settled ending = iota
+	panicked
+	cancelled // its context ends before Settle
+	never     // no Settle, as after the death of the process
+	endings
+)
+
+// run runs a call to its end, and settles it as a handler does.
+func (e ending) run(t *testing.T, s *spend.Spend, ctx context.Context, cancel context.CancelFunc, call func()) {
+	if e == never {
+		call()
+		return
+	}
+	func() {
+		defer func() { _ = recover() }()
+		defer func() {
+			if err := s.Settle(ctx); err != nil {
+				t.Errorf("Settle: %v", err)
+			}
+		}()
+		call()
+		switch e {
+		case panicked:
+			panic("as drawn")
+		case cancelled:
+			cancel()
+		}
+	}()
+	if err := s.Settle(ctx); !errors.Is(err, spend.ErrSettled) {
+		t.Errorf("a second Settle: %v", err)
+	}
+	if _, err := s.Use(ctx, 0, 1000); !errors.Is(err, spend.ErrSettled) {
+		t.Errorf("Use after Settle: %v", err)
+	}
+}
