@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/spend"
 )
 
@@ -154,4 +156,48 @@ func counted(calls []call, own, now int, sliding bool) (sum int64) {
 		}
 	}
 	return sum
+}
+
+// TestUnitsGrantedBeforeTheBorder has a call whose answer is on its way while the window ends. Its units return to the
+// window that has counted them, and the next one admits no more than its limit.
+func TestUnitsGrantedBeforeTheBorder(t *testing.T) {
+	for _, mode := range []hybrid.Mode{hybrid.ModeStrict, hybrid.ModeExact} {
+		synctest.Test(t, func(t *testing.T) {
+			link := redistest.NewBubble(t).Link()
+			l, err := hybrid.New(link.Client(nil), hybridlimit.FixedWindow(100, window), hybrid.Config{Name: "api", Mode: mode})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			time.Sleep(3 * time.Second)
+			time.Sleep(window - time.Duration(time.Now().UnixNano())%window - 30*time.Millisecond)
+			link.Latency(0, 60*time.Millisecond)
+			s := begin(t, ask(l, 10))
+			if late := time.Duration(time.Now().UnixNano()) % window; late > time.Second {
+				t.Fatalf("%v: the answer came before the border", mode)
+			}
+			link.Latency(0, 0)
+			drain := func() (admitted int64) {
+				for range 110 {
+					res, err := l.Allow(t.Context(), "k")
+					if err != nil {
+						t.Fatal(err)
+					}
+					admitted += res.Granted
+				}
+				return admitted
+			}
+			first := drain()
+			if _, err := s.Use(t.Context(), 0, 0); err != nil {
+				t.Error(err)
+			}
+			if err := s.Settle(t.Context()); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Second)
+			if all := first + drain(); first < 90 || all > 100 {
+				t.Errorf("%v: %d and in all %d admitted, want 100", mode, first, all)
+			}
+		})
+	}
 }

@@ -19,7 +19,8 @@ const (
 	endings
 )
 
-// run runs a call to its end, and settles it as a handler does.
+// run runs a call to its end, and settles it as a handler does. A call that panics settles with a context that does not
+// have the values of its own.
 func (e ending) run(t *testing.T, s *spend.Spend, ctx context.Context, cancel context.CancelFunc, call func()) {
 	if e == never {
 		call()
@@ -28,6 +29,9 @@ func (e ending) run(t *testing.T, s *spend.Spend, ctx context.Context, cancel co
 	func() {
 		defer func() { _ = recover() }()
 		defer func() {
+			if e == panicked {
+				ctx = t.Context()
+			}
 			if err := s.Settle(ctx); err != nil {
 				t.Errorf("Settle: %v", err)
 			}

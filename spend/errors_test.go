@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -140,9 +141,6 @@ func TestPermitsEndWithTheCall(t *testing.T) {
 	}
 	asks := []hybridlimit.Ask{ask(calls, 2), ask(l, 10)}
 	s := begin(t, asks...)
-	if _, _, err := spend.Begin(t.Context(), asks...); err != nil {
-		t.Fatal(err)
-	}
 	asks[0].Permit.Release() // the Spend has it
 	if res, err := calls.Peek(t.Context(), "k"); err != nil || res.Remaining != 0 {
 		t.Errorf("%d permits are free while the call runs: %v", res.Remaining, err)
@@ -355,5 +353,35 @@ func TestOneSettleOfManyConcurrent(t *testing.T) {
 		if got := before - left(t, l); settled != 1 || got != want {
 			t.Fatalf("%d settled, %d units are used, want %d", settled, got, want)
 		}
+	}
+}
+
+// failing is a limiter whose first Charge fails.
+type failing struct {
+	plain
+	charges []int64
+}
+
+func (f *failing) Charge(_ context.Context, _ string, n int64) (hybridlimit.Result, error) {
+	if f.charges = append(f.charges, n); len(f.charges) == 1 {
+		return hybridlimit.Result{}, hybridlimit.ErrUnavailable
+	}
+	return hybridlimit.Result{Allowed: true, Granted: n}, nil
+}
+
+// TestAChargeThatFailedIsMadeAgain tells of the same total twice.
+func TestAChargeThatFailedIsMadeAgain(t *testing.T) {
+	f := &failing{plain: plain{inLocal(t, hybridlimit.PerDay(100), local.Config{})}}
+	s := begin(t, ask(f, 10))
+	if _, err := s.Use(t.Context(), 0, 15); !errors.Is(err, hybridlimit.ErrUnavailable) {
+		t.Error(err)
+	}
+	for range 2 {
+		if _, err := s.Use(t.Context(), 0, 17); err != nil {
+			t.Error(err)
+		}
+	}
+	if !slices.Equal(f.charges, []int64{5, 7}) {
+		t.Errorf("charged %v, want 5, which failed, and 7", f.charges)
 	}
 }
