@@ -84,7 +84,7 @@ type part struct {
 	v      account.Verdict
 	source hybridlimit.Source
 	due    int64 // ns: when the queue serves the paid units
-	ends   int64 // ns: the end of the window of the paid units; 0: not known
+	window int64 // number of the window of the paid units; 0: not known
 	paid   bool  // Redis has granted the units for this call
 	spare  bool  // memory has no room for the key and Redis is away: see keys.Terms.WithoutMemory
 

@@ -191,10 +191,10 @@ func (p *commonPart) common() bool {
 	return p.e.Plan.Load() == p.plan && p.decides() && p.kind == kind && p.e.Terms.Common(p.e, p.plan, p.ask.N, &p.ask.Result)
 }
 
-// take names the units that common has taken. A word does not outlive the window of its units.
+// take names the units that common has taken.
 func (p *commonPart) take() {
 	if p.ask.Result.Allowed {
-		p.ask.Taken = p.ask.Limiter.(*Limiter).takenIn(p.plan, p.e.Tag(), p.e.Ends.Load())
+		p.ask.Taken = p.ask.Limiter.(*Limiter).taken(p.plan, p.e.Tag())
 	}
 }
 

@@ -29,16 +29,14 @@ func (g *giver) ReturnTaken(ctx context.Context, key string, n, at int64, direct
 	return err
 }
 
-// takenIn names units of a key that were taken in the window that ends at a time; 0: in the present one.
-func (l *Limiter) takenIn(p *account.Plan, tag int, ends int64) hybridlimit.Taken {
+// taken names units of a key that were taken in the present window. Units in hand and the credit of a view do not outlive
+// their window.
+func (l *Limiter) taken(p *account.Plan, tag int) hybridlimit.Taken {
 	if p.Window.Period == 0 {
 		return hybridlimit.NewTaken((*giver)(l), 0, false)
 	}
-	at := l.clock.Now()
-	if ends > 0 {
-		at = ends - 1000
-	}
-	return hybridlimit.NewTaken((*giver)(l), p.Window.Number(max(0, l.terms.Clocks.Redis(tag, at))), false)
+	now := max(0, l.terms.Clocks.Redis(tag, l.clock.Now()))
+	return hybridlimit.NewTaken((*giver)(l), p.Window.Number(now), false)
 }
 
 // taken names the units of an admitted part.
@@ -48,7 +46,9 @@ func (p *part) taken() hybridlimit.Taken {
 		return hybridlimit.Taken{}
 	case p.exactly && p.paid && p.back.Refund > 0:
 		return hybridlimit.NewTaken((*giver)(l), p.back.RefundAt, true)
+	case p.window > 0:
+		return hybridlimit.NewTaken((*giver)(l), p.window, false)
 	default:
-		return l.takenIn(p.plan, p.at.Tag, p.ends)
+		return l.taken(p.plan, p.at.Tag)
 	}
 }

@@ -164,7 +164,7 @@ func TestUnitsGrantedBeforeTheBorder(t *testing.T) {
 	for _, mode := range []hybrid.Mode{hybrid.ModeStrict, hybrid.ModeExact} {
 		synctest.Test(t, func(t *testing.T) {
 			link := redistest.NewBubble(t).Link()
-			l, err := hybrid.New(link.Client(nil), hybridlimit.FixedWindow(100, window), hybrid.Config{Name: "api", Mode: mode})
+			l, err := hybrid.New(link.Client(nil), hybridlimit.FixedWindow(100, window), hybrid.Config{Name: "api", Mode: mode, MaxWait: time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -41,6 +41,7 @@ type world struct {
 	limiter hybridlimit.Limiter
 	used    func() int64               // units that the limit counts now
 	leases  func() (held, ended int64) // leased units in hand, and those that have ended unspent; nil: no leases
+	link    *redistest.MemLink         // to Redis, with a latency of 3 and 7 ms; nil: none
 }
 
 // unspent returns the leased units in hand, and those with the ones that have ended unspent since the start.
@@ -59,11 +60,11 @@ var worlds = map[string]func(*testing.T, hybridlimit.Limit) world{
 		if err != nil {
 			t.Fatal(err)
 		}
-		return world{l, func() int64 { return limit.BurstSize() - left(t, l) }, nil}
+		return world{l, func() int64 { return limit.BurstSize() - left(t, l) }, nil, nil}
 	},
 	"global": func(t *testing.T, limit hybridlimit.Limit) world {
 		l := exact(t, redistest.NewBubble(t), limit)
-		return world{l, func() int64 { return limit.BurstSize() - left(t, l) }, nil}
+		return world{l, func() int64 { return limit.BurstSize() - left(t, l) }, nil, nil}
 	},
 	"hybrid auto":     inHybrid(hybrid.ModeAuto),
 	"hybrid strict":   inHybrid(hybrid.ModeStrict),
@@ -84,7 +85,9 @@ func exact(t *testing.T, b *redistest.Bubble, limit hybridlimit.Limit) *global.L
 func inHybrid(mode hybrid.Mode) func(*testing.T, hybridlimit.Limit) world {
 	return func(t *testing.T, limit hybridlimit.Limit) world {
 		b := redistest.NewBubble(t)
-		l, err := hybrid.New(b.Client(nil), limit, hybrid.Config{Name: "api", Mode: mode, Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)}})
+		link := b.Link()
+		link.Latency(3*time.Millisecond, 7*time.Millisecond)
+		l, err := hybrid.New(link.Client(nil), limit, hybrid.Config{Name: "api", Mode: mode, MaxWait: time.Second, Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +100,7 @@ func inHybrid(mode hybrid.Mode) func(*testing.T, hybridlimit.Limit) world {
 				t.Errorf("units are lost: %+v", s)
 			}
 			return s.Held, s.Expired
-		}}
+		}, link}
 	}
 }
 
