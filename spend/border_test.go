@@ -17,7 +17,7 @@ import (
 const (
 	window  = 10 * time.Second
 	windows = 7                       // of a schedule
-	busy    = 4000                    // ms: the part of a window that has all events
+	busy    = 4000                    // ms: the part of a window that has most events
 	look    = 7500 * time.Millisecond // a quarter of the window before counts
 )
 
@@ -44,14 +44,16 @@ func TestEachWindowCountsItsOwn(t *testing.T) {
 	for of, limit := range map[string]hybridlimit.Limit{
 		"fixed window":   hybridlimit.FixedWindow(burst, window),
 		"sliding window": hybridlimit.SlidingWindow(burst, window),
-		"sliding log":    hybridlimit.SlidingLog(burst, window),
+		"sliding log":    hybridlimit.SlidingLog(burst, window), // at a look, its units are those of the window
 	} {
 		for name, make := range worlds {
+			// A lease that is taken just before a border ends after it, and no counter has its window.
+			close := limit.Algorithm != hybridlimit.AlgSlidingLog && name != "hybrid auto" && name != "hybrid strict"
 			t.Run(name+" "+of, func(t *testing.T) {
 				t.Parallel()
 				for seed := range uint64(seeds) {
 					synctest.Test(t, func(t *testing.T) {
-						borders(t, make(t, limit), limit.Algorithm == hybridlimit.AlgSlidingWindow, seed)
+						borders(t, make(t, limit), limit.Algorithm, close, seed)
 					})
 				}
 			})
@@ -60,14 +62,15 @@ func TestEachWindowCountsItsOwn(t *testing.T) {
 }
 
 // borders runs one schedule of calls over several windows.
-func borders(t *testing.T, w world, sliding bool, seed uint64) {
+func borders(t *testing.T, w world, algorithm hybridlimit.Algorithm, close bool, seed uint64) {
 	time.Sleep(window - time.Duration(time.Now().UnixNano())%window)
 	start := time.Now()
 	rng := rand.New(rand.NewPCG(seed, 2))
+	sliding := algorithm == hybridlimit.AlgSlidingWindow
 	var calls sync.WaitGroup
 	drawn := make([]call, 30)
 	for i := range drawn {
-		drawn[i] = drawCall(rng, time.Duration(i)*time.Microsecond)
+		drawn[i] = drawCall(rng, time.Duration(i)*time.Microsecond, close)
 		calls.Go(func() { drawn[i].play(t, w.limiter, start) })
 	}
 	var mine, held, leases int64 // of the last look: leases of its window, leased units in hand, and unspent ones
@@ -75,7 +78,8 @@ func borders(t *testing.T, w world, sliding bool, seed uint64) {
 		time.Sleep(time.Until(start.Add(time.Duration(at)*window + look)))
 		was, late := leases, held
 		held, leases = w.unspent()
-		own, before := counted(drawn, at, at, sliding)+leases-was, counted(drawn, at-1, at, sliding)+mine
+		until := time.Duration(at)*window + look
+		own, before := counted(drawn, at, until, sliding)+leases-was, counted(drawn, at-1, until, sliding)+mine
 		used, v := w.used(), int64(0)
 		// v units of the leases that were in hand at the last look came back after the border.
 		for ; v <= late && used != own+v+part(before-v, sliding); v++ {
@@ -96,12 +100,21 @@ func part(units int64, sliding bool) int64 {
 	return (units + 3) / 4
 }
 
-// drawCall returns a call that begins in one of the first three windows and lasts for up to four.
-func drawCall(rng *rand.Rand, tick time.Duration) call {
+// drawCall returns a call that begins in one of the first three windows and lasts for up to four. close: some of its
+// steps are within 300 ms of a border.
+func drawCall(rng *rand.Rand, tick time.Duration, close bool) call {
 	c := call{estimate: 4 * (1 + rng.Int64N(20)), end: ending(rng.IntN(int(endings)))}
 	at := time.Duration(rng.IntN(3)) * window
 	for range 2 + rng.IntN(3) {
-		next := at.Truncate(window) + time.Duration(rng.IntN(busy))*time.Millisecond + tick
+		next := at.Truncate(window) + tick
+		switch near := time.Duration(15+rng.IntN(285)) * time.Millisecond; {
+		case close && rng.IntN(4) == 0:
+			next += window - near
+		case close && rng.IntN(3) == 0:
+			next += near
+		default:
+			next += time.Duration(rng.IntN(busy)) * time.Millisecond
+		}
 		at = max(at+time.Millisecond, next)
 		c.steps = append(c.steps, step{at, 4 * rng.Int64N(30)})
 		if rng.IntN(2) == 0 {
@@ -134,24 +147,25 @@ func (c *call) play(t *testing.T, l hybridlimit.Limiter, start time.Time) {
 	})
 }
 
-// counted returns the units that window own must have counted at the end of the events in window now. A sliding window
-// takes units back while it is the one before. Other windows have ended then.
-func counted(calls []call, own, now int, sliding bool) (sum int64) {
+// counted returns the units that window own has counted at a time, with those that came back. A sliding window takes
+// units back while it is the one before.
+func counted(calls []call, own int, until time.Duration, sliding bool) (sum int64) {
+	in := func(s step) bool { return s.in() == own && s.at < until }
 	for i := range calls {
 		c := &calls[i]
-		last := c.steps[len(c.steps)-1]
-		if c.steps[0].in() == own {
+		first, last, uses := c.steps[0], c.steps[len(c.steps)-1], c.steps[1:len(c.steps)-1]
+		if in(first) {
 			sum += c.estimate
 		}
 		told, most := int64(0), c.estimate
-		for _, step := range c.steps[1 : len(c.steps)-1] {
-			if step.in() == own {
+		for _, step := range uses {
+			if in(step) {
 				sum += max(0, step.total-most)
 			}
 			told, most = max(told, step.total), max(most, step.total)
 		}
 		back := last.in() == own || sliding && last.in() == own+1
-		if len(c.steps) > 2 && c.end != never && c.steps[0].in() == own && back && last.in() <= now {
+		if len(uses) > 0 && c.end != never && first.in() == own && back && last.at < until {
 			sum -= max(0, c.estimate-told)
 		}
 	}
@@ -199,5 +213,33 @@ func TestUnitsGrantedBeforeTheBorder(t *testing.T) {
 				t.Errorf("%v: %d and in all %d admitted, want 100", mode, first, all)
 			}
 		})
+	}
+}
+
+// TestUnitsOfAnEarlierWindowPayNoCharge gives units back just after a charge in a later window, of which Redis does not
+// know yet. The charge stays.
+func TestUnitsOfAnEarlierWindowPayNoCharge(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{hybridlimit.FixedWindow(100, window), hybridlimit.SlidingWindow(100, window)} {
+		for name, make := range worlds {
+			synctest.Test(t, func(t *testing.T) {
+				w := make(t, limit)
+				time.Sleep(window - time.Duration(time.Now().UnixNano())%window)
+				old, other := begin(t, ask(w.limiter, 50)), begin(t, ask(w.limiter, 10))
+				if _, err := old.Use(t.Context(), 0, 0); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(2*window + time.Second)
+				if _, err := other.Use(t.Context(), 0, 38); err != nil {
+					t.Error(err)
+				}
+				if err := old.Settle(t.Context()); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(5 * time.Second)
+				if _, leases := w.unspent(); w.used() != 28 && w.used() != 28+leases {
+					t.Errorf("%s, %v: %d units are used, want the 28 of the charge", name, limit, w.used())
+				}
+			})
+		}
 	}
 }
