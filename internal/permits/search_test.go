@@ -17,6 +17,7 @@ const (
 	evicted    fault = "eviction of one key"
 	failedOver fault = "failover to a replica that is behind"
 	outage     fault = "failover to a replica that is behind, 10 to 13 s after the end of the master"
+	longOutage fault = "failover to a replica that is behind, 14 to 17 s after the end of the master" // only of mutants
 	stepped    fault = "Redis's clock steps by 5 s"
 	leaped     fault = "Redis's clock steps by an hour"
 	changed    fault = "another limit"
@@ -149,6 +150,9 @@ func (w *world) strike(f fault) {
 	case outage:
 		w.At(when-int64(0.3*w.rnd.Float64()*float64(second)), w.replicate)
 		w.cutOff(when, when+10*second+w.rnd.Int64N(3*second))
+	case longOutage: // longer than a process tells a give-back again
+		w.At(when-int64(0.3*w.rnd.Float64()*float64(second)), w.replicate)
+		w.cutOff(when, when+14*second+w.rnd.Int64N(3*second))
 	case stepped:
 		w.At(when, func() { w.redis.step = 5_000_000 })
 	case leaped:
