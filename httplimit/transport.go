@@ -180,31 +180,38 @@ func (t *Transport) logger() *slog.Logger {
 // enter waits until the site accepts a request, for at most the duration most. It returns the request's number and the
 // time waited.
 func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (seq uint64, waited time.Duration, err error) {
-	waited, busy, err := gate.Enter(ctx, most, s.blocked)
-	switch {
-	case err != nil:
-		return 0, waited, err
-	case busy > 0:
-		return 0, waited, &BusyError{RetryAfter: busy}
+	for {
+		more, busy, err := gate.Enter(ctx, most-waited, s.blocked)
+		waited += more
+		switch {
+		case err != nil:
+			return 0, waited, err
+		case busy > 0:
+			return 0, waited, &BusyError{RetryAfter: busy}
+		}
+		now, patience := time.Now(), most-waited
+		if deadline, ok := ctx.Deadline(); ok {
+			patience = min(patience, deadline.Sub(now))
+		}
+		mine := s.slot(now, t.cfg.SlowBelow, patience)
+		if mine.wait <= 0 {
+			return mine.seq, waited, nil
+		}
+		wait := min(mine.wait, most-waited)
+		if wait <= 0 || gate.TooLate(ctx, wait) {
+			s.leave(&mine, true, now)
+			return mine.seq, waited, nil
+		}
+		if err := gate.Sleep(ctx, wait); err != nil {
+			s.leave(&mine, false, time.Now())
+			return 0, waited, err
+		}
+		waited += wait
+		if now = time.Now(); s.blocked(now) <= 0 {
+			return mine.seq, waited, nil
+		}
+		s.leave(&mine, false, now) // the server has refused another request meanwhile
 	}
-	now, patience := time.Now(), most-waited
-	if deadline, ok := ctx.Deadline(); ok {
-		patience = min(patience, deadline.Sub(now))
-	}
-	mine := s.slot(now, t.cfg.SlowBelow, patience)
-	if mine.wait <= 0 {
-		return mine.seq, waited, nil
-	}
-	wait := min(mine.wait, most-waited)
-	if wait <= 0 || gate.TooLate(ctx, wait) {
-		s.leave(&mine, true, now)
-		return mine.seq, waited, nil
-	}
-	if err := gate.Sleep(ctx, wait); err != nil {
-		s.leave(&mine, false, time.Now())
-		return 0, waited, err
-	}
-	return mine.seq, waited + wait, nil
 }
 
 // backoff returns a random wait from 0 to first·2ᵗʳʸ, or to half the longest time.Duration if that is shorter.
