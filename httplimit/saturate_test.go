@@ -85,7 +85,7 @@ func TestHugeRetryAfter(t *testing.T) {
 // If a limiter's figures are out of range, t is the largest Integer.
 func TestHugeFiguresOfALimiter(t *testing.T) {
 	limit := hybridlimit.Limit{Rate: 1, Period: 1 << 62, Burst: math.MaxInt64}
-	it := newPolicyItem(hybridlimit.Policy{Name: "a", Limit: limit}, "a")
+	it, _ := ratelimitheader.NewItem("a", limit)
 	it.Window, it.Quota = 1, 1
 	for _, left := range []int64{0, 1, math.MaxInt64} {
 		res := hybridlimit.Result{Remaining: left, ResetAfter: math.MaxInt64}
