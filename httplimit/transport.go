@@ -66,9 +66,9 @@ type TransportConfig struct {
 //
 // A refusal is a response with status 429 or 503. A 403 is a refusal if it has Retry-After, or X-RateLimit-Remaining 0
 // and a reset, as GitHub sends it. The time of a refusal is Retry-After. Without it, the time of a 429 or 403 is the
-// latest reset of a limit with no units left. All requests to that server (see TransportConfig.Key) are held up for that
-// time and up to a tenth longer. The addition is random, so that clients do not return at the same time. A request that
-// cannot wait so long is not sent and fails with *BusyError. A 429 without a time is followed by a pause
+// latest reset of a limit with no units left. All requests to that server (see TransportConfig.Key) are held up for
+// that time and up to a tenth longer. The addition is random, so that clients do not return at the same time. A
+// request that cannot wait so long is not sent and fails with *BusyError. A 429 without a time is followed by a pause
 // (TransportConfig.Pause).
 //
 // A refused request is retried if that is safe. Its body must be readable again (GetBody). The status must be 429 or
