@@ -119,8 +119,8 @@ var product = map[string]rule{
 	"hybrid/debug":             {inside: []string{".", "clientkey", "hybrid"}}, // an adapter, so that hybrid does not import net/http
 	"internal/ratelimitheader": {inside: []string{"."}},
 	"clientkey":                {inside: []string{"."}},
-	"internal/clientaddr":      {inside: []string{".", "adapter", "clientkey"}},                                  // shared with the module grpclimit
-	"internal/gate":            {inside: []string{".", "adapter", "internal/sometimes"}, outside: []string{lru}}, // shared with the module grpclimit
+	"internal/clientaddr":      {inside: []string{".", "adapter", "clientkey"}},                                                              // shared with the module grpclimit
+	"internal/gate":            {inside: []string{".", "adapter", "internal/ratelimitheader", "internal/sometimes"}, outside: []string{lru}}, // shared with the module grpclimit
 	"httplimit":                {inside: []string{".", "adapter", "clientkey", "internal/clientaddr", "internal/gate", "internal/ratelimitheader"}},
 	"otellimit":                {inside: []string{".", "adapter"}, outside: []string{otel}},
 	"spend":                    {inside: []string{".", "adapter"}, outside: []string{lru}},
