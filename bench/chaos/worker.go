@@ -318,7 +318,7 @@ func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
 		}
 		last := &group[len(group)-1]
 		last.warm = s.Estimate == 0 // the promise for an open breaker is that of Allow, which allocates nothing
-		w.timeLocal(name) // warms it up
+		w.timeLocal(name)           // warms it up
 		last.beside = w.timeLocal(name)
 		for _, r := range group {
 			w.journal.write(r)
