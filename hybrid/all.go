@@ -117,7 +117,7 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 		return nil, res, err
 	}
 	for i, a := range asks {
-		one, ok := a.Limiter.terms.DecidedBySwitch(a.N)
+		one, ok := a.Limiter.terms.DecidedAbove(a.Key, a.N)
 		var at keys.Place
 		if !ok {
 			if at, err = a.Limiter.terms.Place(a.Key); err != nil {

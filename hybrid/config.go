@@ -50,6 +50,8 @@ type Config struct {
 	// FallbackFloor is the least burst of FallbackShare, in units: what a process may admit of a key at once, even if
 	// its share of the burst is smaller. It raises no rate. Below 1: 1.
 	FallbackFloor int64
+	// Penalty denies a key in the whole fleet, for a time, after many denials. Zero: none.
+	Penalty Penalty
 	// Shadow makes the limiter decide and count, but deny no call.
 	Shadow bool
 	// LogDenials is the shortest time between two log lines about denials. They

@@ -233,7 +233,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 				FallbackFloor: cfg.FallbackFloor, LogDenials: cfg.LogDenials, TagBy: cfg.TagBy,
 			},
 			Name: cfg.Name, Clock: h.clock, Control: view, Denials: tell.NewDenials(cfg.LogDenials), Store: keys.NewStore(cfg.MaxKeys, h.clock.Void), Log: h.log,
-			Hist: h.metrics.Histograms(attributes(v)...), Engine: h.engine, Names: h.names, Clocks: &h.clocks, Pace: &h.heart.Pace,
+			Hist: h.metrics.Histograms(attributes(v)...), Engine: h.engine, Names: h.names, Clocks: &h.clocks, Pace: &h.heart.Pace, Paused: &h.heart.Paused,
 			Fleet: &m.party.Census, Shares: shares, Overflow: overflow, Done: m.done, Broken: h.broken, Lost: h.resync.LostAt, Wants: h.heart.Wanted.Tell,
 		}
 		v.direct = direct.New(&h.direct, &v.terms)

@@ -202,6 +202,9 @@ func eachLock(parts []*jointKey, f func(*sync.Mutex)) {
 func (p *jointKey) try() hybridlimit.Result {
 	p.find() // another part may have evicted it since
 	p.l.enter(&p.place, p.called, nil)
+	if left := p.pausedFor(); left > 0 {
+		return p.l.pausedResult(&p.place, left)
+	}
 	if static(p.plan.limit.Algorithm) {
 		return p.l.static(p.plan, p.n)
 	}

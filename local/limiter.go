@@ -151,7 +151,11 @@ func (l *Limiter) decide(res *hybridlimit.Result, now time.Duration, key string,
 	if err := l.lock(&at, now, key, n, with); err != nil {
 		return err
 	}
-	switch {
+	switch left := at.pausedFor(); {
+	case left > 0:
+		at.mu.Unlock()
+		*res = l.pausedResult(&at, left)
+		return nil
 	case static(at.plan.limit.Algorithm):
 		at.mu.Unlock()
 		*res = l.static(at.plan, n)

@@ -61,6 +61,9 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	var at place
 	return l.call(&at, key, n, func() hybridlimit.Result {
+		if left := at.pausedFor(); left > 0 {
+			return l.pausedResult(&at, left)
+		}
 		e := at.use(l.request(ctx))
 		seen := e.look(at.at, 1+at.floor)
 		some, delay := max(0, min(n, seen.room-at.floor)), time.Duration(0)
@@ -189,6 +192,9 @@ func (l *Limiter) book(ctx context.Context, key string, n int64, most time.Durat
 	var held holding
 	above := false
 	res, err := l.call(&at, key, n, func() hybridlimit.Result {
+		if left := at.pausedFor(); left > 0 {
+			return l.pausedResult(&at, left)
+		}
 		if above = n > at.plan.burst-at.floor; above {
 			return hybridlimit.Result{}
 		}

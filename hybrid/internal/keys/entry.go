@@ -143,9 +143,9 @@ func (e *Entry) End(c *account.Conditions, epoch uint64, now int64) {
 	asks, noted := e.asksAt(now), e.Terms.Store.turnover.notedBy(now)
 	switch p := e.Plan.Load(); {
 	case min(asks, noted) <= now: // only the slow path asks LimitFor, and notes a use
-	case e.Terms.Control.Wordless() || e.Terms.Control.Outdated(p):
-		// Checked after the epoch was read. Close, a switch and a limit first change the control, and then void the
-		// budgets.
+	case e.Terms.Control.Wordless() || e.Terms.Control.Outdated(p) || e.Terms.PausedFor(e.Name, now) > 0:
+		// Checked after the epoch was read. Close, a switch, a limit and a pause first change the control, and then void
+		// the budgets.
 	case e.Terms.Control.Exactly(p): // Redis decides; units that the fallback left are settled, and never loaded
 	default:
 		b, until = e.Account.Load(c, now)

@@ -34,6 +34,7 @@ type Terms struct {
 	Names    lua.Names
 	Clocks   *member.Clocks
 	Pace     *member.Pace
+	Paused   *member.Paused
 	Fleet    *census.Census
 	Shares   *fallback.Shares // of all classes of the limiter
 	Overflow *sometimes.Line  // about keys that find no memory, likewise
