@@ -62,13 +62,16 @@ func acquireAll(ctx context.Context, asks []Ask) (res Result, err error) {
 func parted(asks []Ask) (claims []claim, rates []int, err error) {
 	var bad violations
 	for i, a := range asks {
+		field := fmt.Sprintf("asks[%d].Limiter", i)
 		if a.Limiter == nil || isNil(a.Limiter) {
-			bad.add(limiterOf(i), nil, "must not be nil")
+			bad.add(field, nil, "must not be nil")
 			continue
 		}
 		acquirer, ok := a.Limiter.(Acquirer)
 		if !ok {
-			rates = append(rates, i)
+			if rates = append(rates, i); !joins(asks[rates[0]].Limiter, a.Limiter) {
+				bad.add(field, fmt.Sprintf("%T", a.Limiter), "must be an Acquirer, or a limiter that can be asked together with the other rate limiters (adapter.Joint)")
+			}
 			continue
 		}
 		at := slices.IndexFunc(claims, func(c claim) bool { return c.key == a.Key && same(c.limiter, acquirer) })
@@ -87,21 +90,11 @@ func parted(asks []Ask) (claims []claim, rates []int, err error) {
 			c.n += a.N
 		}
 	}
-	if len(rates) > 1 {
-		for _, at := range rates {
-			if !joins(asks[rates[0]].Limiter, asks[at].Limiter) {
-				bad.add(limiterOf(at), fmt.Sprintf("%T", asks[at].Limiter), "must be an Acquirer, or a limiter that can be asked together with the other rate limiters (adapter.Joint)")
-			}
-		}
-	}
 	slices.SortStableFunc(claims, func(x, y claim) int {
 		return cmp.Or(cmp.Compare(x.name, y.name), cmp.Compare(x.key, y.key))
 	})
 	return claims, rates, bad.err("hybridlimit: AllowAll")
 }
-
-// limiterOf names the limiter of an ask.
-func limiterOf(ask int) string { return fmt.Sprintf("asks[%d].Limiter", ask) }
 
 // joins reports whether the first rate limiter can be asked together with another.
 func joins(first, other Limiter) bool {

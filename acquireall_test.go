@@ -197,7 +197,6 @@ func TestAllowAllNamesInvalidAsks(t *testing.T) {
 		{Key: "k", N: 1},
 		{Limiter: none, Key: "k", N: 1},
 		{Limiter: limittest.AllowAll(), Key: "k", N: 1},
-		{Limiter: limittest.AllowAll(), Key: "k", N: 1},
 	}
 	_, err := hybridlimit.AllowAll(t.Context(), asks...)
 	const want = "hybridlimit: AllowAll: asks[1].Limiter (<nil>) must not be nil; asks[2].Limiter (<nil>) must not be nil; asks[3].Limiter ("

@@ -44,9 +44,9 @@ type Ask struct {
 // a limit denies, and on any error, also if the Result holds the decision of a fallback. Pass a slice, because its asks
 // have the permits.
 //
-// If there is one rate limiter, it may be of any type. Of several, each must be an adapter.Joint that joins the first.
-// If one does not, or is nil, the error is an *InvalidError (ErrInvalid) that names the ask, and nothing is taken.
-// Without asks the error is ErrInvalid. Other errors are those of AllowN.
+// If a Limiter is nil, is not an adapter.Joint, or does not join the first, the error is an
+// *InvalidError (ErrInvalid) that names the ask, and nothing is taken. Without
+// asks the error is ErrInvalid. Other errors are those of AllowN.
 func AllowAll(ctx context.Context, asks ...Ask) (Result, error) {
 	if len(asks) == 0 {
 		return Result{}, fmt.Errorf("hybridlimit: AllowAll: %w: asks is empty, but needs at least one ask", ErrInvalid)
@@ -68,28 +68,14 @@ func allowJoint(ctx context.Context, asks []Ask) (Result, error) {
 			asks[i].Result, asks[i].Taken = Result{}, Taken{}
 		}
 		var bad violations
-		switch {
-		case asks[0].Limiter == nil || isNil(asks[0].Limiter):
+		if asks[0].Limiter == nil {
 			bad.add("asks[0].Limiter", nil, "must not be nil")
-		case len(asks) == 1:
-			return allowLone(ctx, &asks[0])
-		default:
+		} else {
 			bad.add("asks[0].Limiter", fmt.Sprintf("%T", asks[0].Limiter), "must be a limiter that can be asked together with others (adapter.Joint)")
 		}
 		return Result{}, bad.err("hybridlimit: AllowAll")
 	}
 	return one.AllowJoint(ctx, asks)
-}
-
-// allowLone asks a limiter that joins no other.
-func allowLone(ctx context.Context, ask *Ask) (Result, error) {
-	res, err := ask.Limiter.AllowN(ctx, ask.Key, ask.N)
-	if ask.Result = res; res.Allowed && !res.Shadowed {
-		if r, ok := ask.Limiter.(refunder); ok {
-			ask.Taken = NewTaken(refunds{r}, 0, false)
-		}
-	}
-	return res, err
 }
 
 // joint has the methods of adapter.Joint, which has their comments.

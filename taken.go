@@ -17,19 +17,6 @@ type Returner interface {
 	ReturnTaken(ctx context.Context, key string, n, at int64, direct bool) error
 }
 
-// refunder is a limiter that takes units back, whenever they were taken.
-type refunder interface {
-	Refund(ctx context.Context, key string, n int64) (Result, error)
-}
-
-// refunds gives the units of a limiter that joins no other back.
-type refunds struct{ refunder }
-
-func (r refunds) ReturnTaken(ctx context.Context, key string, n, _ int64, _ bool) error {
-	_, err := r.Refund(ctx, key, n)
-	return err
-}
-
 // NewTaken returns a Taken. It is for implementations of adapter.Joint. at is a mark of the implementation, for example
 // the number of a window, and direct is whether Redis itself made the decision. It does not allocate.
 func NewTaken(by Returner, at int64, direct bool) Taken { return Taken{by, at, direct} }

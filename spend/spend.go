@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 )
 
 // ErrSettled is returned by Use and Settle of a Spend that is settled.
@@ -48,11 +49,12 @@ type part struct {
 	charged int64 // units beyond the estimate
 }
 
-// Begin takes the estimates N of all asks, or none, as hybridlimit.AllowAll does. It returns a Spend if the call is
+// Begin takes the estimates N of all asks, or none, as hybridlimit.AllowAll does. The limiter of a single ask may be of
+// any type: Settle gives its units back by Refund, if it has that. Begin returns a Spend if the call is
 // admitted, and otherwise nil. The Spend has the permits of asks whose Limiter is an Acquirer: Settle releases them.
 // Begin writes each limit's answer into its ask, if a slice is passed. The errors are those of AllowAll.
 func Begin(ctx context.Context, asks ...hybridlimit.Ask) (*Spend, hybridlimit.Result, error) {
-	res, err := hybridlimit.AllowAll(ctx, asks...)
+	res, err := allow(ctx, asks)
 	if !res.Allowed {
 		return nil, res, err
 	}
@@ -68,6 +70,39 @@ func Begin(ctx context.Context, asks ...hybridlimit.Ask) (*Spend, hybridlimit.Re
 		a.Permit = hybridlimit.Permit{} // the Spend has it
 	}
 	return s, res, err
+}
+
+// allow is AllowAll, and AllowN of a single limiter that joins no other.
+func allow(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
+	if len(asks) == 1 && asks[0].Limiter != nil {
+		_, joins := asks[0].Limiter.(adapter.Joint)
+		if _, holds := asks[0].Limiter.(hybridlimit.Acquirer); !joins && !holds {
+			return allowAlone(ctx, &asks[0])
+		}
+	}
+	return hybridlimit.AllowAll(ctx, asks...)
+}
+
+func allowAlone(ctx context.Context, ask *hybridlimit.Ask) (hybridlimit.Result, error) {
+	res, err := ask.Limiter.AllowN(ctx, ask.Key, ask.N)
+	ask.Permit, ask.Taken, ask.Result = hybridlimit.Permit{}, hybridlimit.Taken{}, res
+	if r, ok := ask.Limiter.(refunder); ok && res.Allowed {
+		ask.Taken = hybridlimit.NewTaken(refunds{r}, 0, false)
+	}
+	return res, err
+}
+
+// refunder is a limiter that takes units back, whenever they were taken.
+type refunder interface {
+	Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
+}
+
+type refunds struct{ refunder }
+
+// ReturnTaken implements hybridlimit.Returner.
+func (r refunds) ReturnTaken(ctx context.Context, key string, n, _ int64, _ bool) error {
+	_, err := r.Refund(ctx, key, n)
+	return err
 }
 
 // counted reports whether a limit has counted units: Unlimited and switches count none, and a limit in shadow that
