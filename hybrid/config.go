@@ -197,6 +197,7 @@ func (c Config) violations(limit hybridlimit.Limit) adapter.Violations {
 	if c.LogDenials != 0 && c.LogDenials < time.Millisecond {
 		bad.Add("Config.LogDenials", c.LogDenials, "must be at least 1ms, or 0 for none")
 	}
+	c.Penalty.check(&bad)
 	refresh.Check(&bad, c.LimitRefresh)
 	bad.AddIf(c.MaxKeys < 0, "Config.MaxKeys", c.MaxKeys, "must not be negative")
 	bad.AddIf(c.MaxKeyBytes < 0, "Config.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")

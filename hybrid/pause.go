@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 	"github.com/hybridlimit/hybridlimit/internal/news"
 )
@@ -21,6 +22,15 @@ type Penalty struct {
 	After  int64         // denials. Zero: no penalty
 	Within time.Duration // from the first of them. Above 0, if After is
 	For    time.Duration // above 0, if After is; at most 10 min
+}
+
+// check adds what is wrong with a penalty.
+func (p Penalty) check(bad *adapter.Violations) {
+	bad.AddIf(p.After < 0, "Config.Penalty.After", p.After, "must not be negative")
+	bad.AddIf(p.After == 0 && (p.Within != 0 || p.For != 0), "Config.Penalty.After", p.After, "must be above 0 with Within or For")
+	bad.AddIf(p.After > 0 && p.Within <= 0, "Config.Penalty.Within", p.Within, "must be above 0")
+	bad.AddIf(p.After > 0 && p.For <= 0, "Config.Penalty.For", p.For, "must be above 0")
+	bad.AddIf(p.For > news.LongestPause, "Config.Penalty.For", p.For, fmt.Sprintf("must be at most %v", news.LongestPause))
 }
 
 func init() {

@@ -227,6 +227,21 @@ func (l *Limiter) call(at *place, key string, n int64, do func() hybridlimit.Res
 	return do(), nil
 }
 
+// take is call for a call that takes units: none of a key that is paused.
+func (l *Limiter) take(at *place, key string, n int64, do func() hybridlimit.Result) (hybridlimit.Result, error) {
+	if err := l.lock(at, l.now(), key, n, nil); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	defer at.mu.Unlock()
+	if left := at.pausedFor(); left > 0 {
+		return l.pausedResult(at, left), nil
+	}
+	if static(at.plan.limit.Algorithm) {
+		return l.static(at.plan, n), nil
+	}
+	return do(), nil
+}
+
 // visit calls f with the locked shard of a key, for a call that needs no limit.
 func (l *Limiter) visit(key string, f func(s *shard)) error {
 	if err := adapter.CheckRequest(key, 1, l.cfg.MaxKeyBytes); err != nil {

@@ -45,10 +45,10 @@ func (s *Items) Of(p *Part) *Item {
 	return nil
 }
 
-// Published reports whether an answer follows from the fleet's limit. A decision without Redis, or by a switch, does
+// Published reports whether an answer follows from the fleet's limit. A decision without Redis, by a switch or a pause does
 // not. With SourceUnknown the figures are unknown, but the limit holds.
 func Published(s hybridlimit.Source) bool {
-	return s != hybridlimit.SourceFallback && s != hybridlimit.SourceTimeout && s != hybridlimit.SourceSwitch
+	return s != hybridlimit.SourceFallback && s != hybridlimit.SourceTimeout && s != hybridlimit.SourceSwitch && s != hybridlimit.SourcePause
 }
 
 // of returns the item for a part, from the cache if possible. Without a describer it uses the Result, and returns nil

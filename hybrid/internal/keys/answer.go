@@ -84,9 +84,12 @@ func (t *Terms) WriteOff() {
 	t.EndDenials()
 }
 
-// LogDenial writes a line about a counted denial, unless the last line is less than Config.LogDenials old. The line
+// LogDenial counts a denial for the penalty of its key, and writes a line about it, unless the last line is less than Config.LogDenials old. The line
 // names the limit of r, or the key's own limit if r is nil. Call it without locks.
 func (t *Terms) LogDenial(key string, r *account.Plan, n int64, res *hybridlimit.Result) {
+	if t.Penalties != nil && punishes(res) && t.tooMany(key, 1, t.Clock.Now()) {
+		t.punish(key)
+	}
 	if t.LogDenials == 0 || res.Allowed && !res.Shadowed {
 		return
 	}

@@ -60,12 +60,15 @@ func (p *Penalties) count(key string, n, now int64) bool {
 	return true
 }
 
-// Punish counts n denials of a key, and pauses it after too many.
-func (t *Terms) Punish(key string, n int64) {
+// tooMany counts n denials of a key by the limit, and reports whether the key is to be paused. It may be called with an
+// entry locked.
+func (t *Terms) tooMany(key string, n, now int64) bool {
+	return t.Penalties != nil && n > 0 && !t.Control.Shadow.Load() && t.PausedFor(key, now) <= 0 && t.Penalties.count(key, n, now)
+}
+
+// punish pauses a key. Call it without any lock.
+func (t *Terms) punish(key string) {
 	now := t.Clock.Now()
-	if t.Penalties == nil || n <= 0 || t.Control.Shadow.Load() || t.PausedFor(key, now) > 0 || !t.Penalties.count(key, n, now) {
-		return
-	}
 	if !t.Paused.Tell(t.Names.Digest(t.Name, key), now+int64(t.Penalties.For), now) {
 		t.Log.Event(tell.MsgPausesFull, slog.String("limiter", t.Name))
 		return
