@@ -157,6 +157,12 @@ func TestPausesOfOneProcess(t *testing.T) {
 			}
 			res, err := l.Allow(t.Context(), "k")
 			paused("Allow", res, err)
+			if h, ok := l.(*hybrid.Limiter); ok {
+				const want = "denied until 00:00:06.137 UTC because the key is paused, by package spend or as a penalty"
+				if i, err := h.Inspect(t.Context(), "k"); err != nil || i.Sentence != want || !i.DenyUntil.Equal(time.Now().Add(500*time.Millisecond)) {
+					t.Errorf("Inspect: %q, %v", i.Sentence, err)
+				}
+			}
 			res, err = l.AllowAtMost(t.Context(), "k", 5)
 			paused("AllowAtMost", res, err)
 			asks := []hybridlimit.Ask{{Limiter: l, Key: "k", N: 1}, {Limiter: l, Key: "free", N: 1}}

@@ -23,7 +23,7 @@ func TestDecodeBeatTrustsNothing(t *testing.T) {
 		Now: 18, Before: 17, Changed: 16, Version: 9, Told: true, Groups: []string{"abc", "def"},
 		Wanted: []wire.Mark{{At: 15, Text: mark}, {At: 16, Text: mark}},
 		Paused: 7, Pauses: []wire.Pause{{At: 19, Mark: mark}},
-		Alive:  3, Others: []int64{4, 5}, Names: []string{"api login"},
+		Alive: 3, Others: []int64{4, 5}, Names: []string{"api login"},
 	}
 	if b, err := wire.DecodeBeat(good, asked); err != nil || !reflect.DeepEqual(b, want) {
 		t.Fatalf("%+v, %v", b, err)

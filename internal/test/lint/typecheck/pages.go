@@ -59,7 +59,7 @@ var imports = map[string]string{
 	"httplimit": project + "/httplimit", "clientkey": project + "/clientkey", "limittest": project + "/limittest", "grpclimit": project + "/grpclimit",
 	"limitfile": project + "/limitfile", "shed": project + "/shed", "otellimit": project + "/otellimit",
 	"debug": project + "/hybrid/debug", "spend": project + "/spend",
-	"grpc":  "google.golang.org/grpc", "credentials": "google.golang.org/grpc/credentials",
+	"grpc": "google.golang.org/grpc", "credentials": "google.golang.org/grpc/credentials",
 	"errdetails": "google.golang.org/genproto/googleapis/rpc/errdetails",
 	"durationpb": "google.golang.org/protobuf/types/known/durationpb", "connect": "connectrpc.com/connect",
 	"metric": "go.opentelemetry.io/otel/metric", "redis": "github.com/redis/go-redis/v9", "rate": "golang.org/x/time/rate",
