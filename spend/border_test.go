@@ -82,7 +82,8 @@ func borders(t *testing.T, w world, algorithm hybridlimit.Algorithm, close bool,
 		own, before := counted(drawn, at, until, sliding)+leases-was, counted(drawn, at-1, until, sliding)+mine
 		used, v := w.used(), int64(0)
 		// v units of the leases that were in hand at the last look came back after the border.
-		for ; v <= late && used != own+v+part(before-v, sliding); v++ {
+		for v <= late && used != own+v+part(before-v, sliding) {
+			v++
 		}
 		if v > late {
 			t.Errorf("seed %d: window %d: %d units are used, want %d and, of the window before, %d", seed, at, used, own, part(before, sliding))
@@ -134,7 +135,7 @@ func (c *call) play(t *testing.T, l hybridlimit.Limiter, start time.Time) {
 		t.Errorf("Begin of %d: %+v, %v", c.estimate, res, err)
 		return
 	}
-	c.end.run(t, s, ctx, cancel, func() {
+	c.end.run(ctx, t, s, cancel, func() {
 		for i, step := range c.steps[1:] {
 			time.Sleep(time.Until(start.Add(step.at)))
 			if i == len(c.steps)-2 {

@@ -21,7 +21,7 @@ const (
 
 // run runs a call to its end, and settles it as a handler does. A call that panics settles with a context that does not
 // have the values of its own.
-func (e ending) run(t *testing.T, s *spend.Spend, ctx context.Context, cancel context.CancelFunc, call func()) {
+func (e ending) run(ctx context.Context, t *testing.T, s *spend.Spend, cancel context.CancelFunc, call func()) {
 	if e == never {
 		call()
 		return

@@ -106,7 +106,8 @@ func inHybrid(mode hybrid.Mode) func(*testing.T, hybridlimit.Limit) world {
 
 func left(t *testing.T, l interface {
 	Peek(context.Context, string) (hybridlimit.Result, error)
-}) int64 {
+},
+) int64 {
 	res, err := l.Peek(t.Context(), "k")
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +152,7 @@ func schedule(t *testing.T, w world, seed uint64) {
 				t.Errorf("seed %d: Begin of %d: %+v, %v", seed, estimate, res, err)
 				return
 			}
-			end.run(t, s, ctx, cancel, func() {
+			end.run(ctx, t, s, cancel, func() {
 				for _, total := range totals {
 					time.Sleep(lasts)
 					if _, err := s.Use(ctx, 0, total); err != nil {
