@@ -21,7 +21,7 @@ type claim struct {
 // acquireAll is AllowAll with at least one Acquirer.
 func acquireAll(ctx context.Context, asks []Ask) (res Result, err error) {
 	for i := range asks {
-		asks[i].Permit, asks[i].Result = Permit{}, Result{}
+		asks[i].Permit, asks[i].Taken, asks[i].Result = Permit{}, Taken{}, Result{}
 	}
 	claims, rates, err := parted(asks)
 	if err != nil {
@@ -126,7 +126,7 @@ func allowRates(ctx context.Context, asks []Ask, rates []int) (Result, error) {
 	}
 	res, err := allowJoint(ctx, joint)
 	for i, at := range rates {
-		asks[at].Result = joint[i].Result
+		asks[at].Result, asks[at].Taken = joint[i].Result, joint[i].Taken
 	}
 	return res, err
 }

@@ -15,6 +15,9 @@ type Ask struct {
 	// it, and does not read the old value. Of asks for one key of one Acquirer, the first has the permit of all.
 	Permit Permit
 
+	// Taken names the units that were taken, for package spend. AllowAll writes it, and does not read the old value.
+	Taken Taken
+
 	// Result is this limit's own answer. AllowAll writes it, and does not read the old value. If the call is admitted,
 	// every ask has a Result, whose Shadowed and Delay are of this limit alone. If the call is denied, only the limits
 	// that are known to deny have one. The others have the zero Result, because nothing was taken from them. With an
@@ -62,7 +65,7 @@ func allowJoint(ctx context.Context, asks []Ask) (Result, error) {
 	one, ok := asks[0].Limiter.(joint)
 	if !ok {
 		for i := range asks {
-			asks[i].Result = Result{}
+			asks[i].Result, asks[i].Taken = Result{}, Taken{}
 		}
 		var bad violations
 		if asks[0].Limiter == nil {

@@ -66,13 +66,15 @@ const (
 	SourceSwitch
 	// SourceShed: decided by a shedder, which protects one process from more calls than it can run at once.
 	SourceShed
+	// SourcePause: denied because the key is paused: by package spend, or as a penalty for too many denials.
+	SourcePause
 
 	sources // the number of sources
 )
 
 var sourceNames = [sources]string{
 	"unknown", "local", "lease", "credit", "redis",
-	"deny_cache", "timeout", "fallback", "static", "switch", "shed",
+	"deny_cache", "timeout", "fallback", "static", "switch", "shed", "pause",
 }
 
 // String returns the name of the source in metrics: "lease", "deny_cache".

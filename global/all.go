@@ -127,13 +127,15 @@ func tellNever(ctx context.Context, parts []*part, res hybridlimit.Result) (hybr
 func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part, res *hybridlimit.Result) {
 	for _, p := range parts {
 		for _, i := range p.asks {
-			each[i].Result = p.res
+			if each[i].Result = p.res; p.back.Refund > 0 {
+				each[i].Taken = hybridlimit.NewTaken((*giver)(p.Limiter), p.back.RefundAt, true)
+			}
 		}
 	}
 	for i := range each {
 		switch one := &each[i].Result; {
 		case res.Source == hybridlimit.SourceUnknown || one.Allowed != res.Allowed || !one.Allowed && one.RetryAfter == 0:
-			*one = hybridlimit.Result{}
+			*one, each[i].Taken = hybridlimit.Result{}, hybridlimit.Taken{}
 		case one.Allowed:
 			one.Granted = asks[i].N
 		}

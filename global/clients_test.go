@@ -39,7 +39,7 @@ func checkLimiter(t *testing.T, rdb redis.UniversalClient, functions bool) {
 	defer r.Close()
 	names, id := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}, fmt.Sprint("functions-", functions)
 	beat := wire.Pulse{
-		Group: names.Group(id), Directory: names.Groups(), Changed: names.Changed(), Names: names.GroupNames(id), Wanted: names.Wanted(),
+		Group: names.Group(id), Directory: names.Groups(), Changed: names.Changed(), Names: names.GroupNames(id), Wanted: names.Wanted(), Paused: names.Paused(),
 		ID: id, Process: "p", Expiry: wire.MaxExpiry, TTL: time.Hour,
 	}
 	if got, err := r.Heartbeat(t.Context(), beat); got.Alive != 1 || err != nil {

@@ -54,7 +54,7 @@ func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
 	all := make([]joint, len(asks))
 	for i := range asks {
-		asks[i].Result = hybridlimit.Result{}
+		asks[i].Result, asks[i].Taken = hybridlimit.Result{}, hybridlimit.Taken{}
 	}
 	for i, a := range asks {
 		if !l.Joins(a.Limiter) {

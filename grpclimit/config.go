@@ -126,6 +126,10 @@ type Config struct {
 	// denied at the same time do not return at the same time. It matters for windows, which end for all clients at
 	// once. Range: 0 to 1. Zero: no jitter.
 	Jitter float64
+	// Quota tells clients what is left: the metadata ratelimit and ratelimit-policy, with the same text as the fields of
+	// package httplimit. They are in the header of a call that succeeds, and in the trailer of one that does not. See
+	// the package documentation. False: nothing is sent.
+	Quota bool
 	// Logger receives failures. Nil: slog.Default().
 	Logger *slog.Logger
 }

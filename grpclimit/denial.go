@@ -29,6 +29,7 @@ func (s *server) deny(ctx context.Context, parts []gate.Part, denied int, stream
 	after := s.retryAfter(p.Res.RetryAfter)
 	details := retryInfo(after)
 	pushBack(ctx, stream, after)
+	s.denied(ctx, parts, denied, after)
 	// The code is Unavailable if it is unknown whether the quota is exceeded. A denial by the fallback's share of the
 	// limit is ResourceExhausted: the client is above that share.
 	if p.Unavailable || p.Res.Source == hybridlimit.SourceTimeout {
@@ -55,7 +56,8 @@ func violation(p *gate.Part) *errdetails.QuotaFailure_Violation {
 
 // refuse returns the status of a call that no limit decided. It sets no pushback: the wait is unknown, and another
 // server may be able to decide.
-func refuse(ctx context.Context, err error) error {
+func (s *server) refuse(ctx context.Context, err error) error {
+	s.refused(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return ended(ctx)
@@ -67,6 +69,7 @@ func refuse(ctx context.Context, err error) error {
 
 // refuseWithoutKey returns the status of a call without a key.
 func (s *server) refuseWithoutKey(ctx context.Context, stream grpc.ServerStream) error {
+	s.refused(ctx)
 	setTrailer(ctx, stream, metadata.Pairs(pushback, "-1")) // the next attempt would have no key either
 	code := s.cfg.NoKey.code()
 	const text = "the call lacks the key that it is counted by"
@@ -129,7 +132,7 @@ func (s *server) place(ctx context.Context, class string, parts []gate.Part) (hy
 	permit, res, err := s.gate.Place(ctx, s.cfg.Shedder, class, parts)
 	switch {
 	case err != nil:
-		return permit, refuse(ctx, err)
+		return permit, s.refuse(ctx, err)
 	case !res.Allowed:
 		return permit, s.shed(ctx, res)
 	}
@@ -140,6 +143,7 @@ func (s *server) place(ctx context.Context, class string, parts []gate.Part) (hy
 // quota.
 func (s *server) shed(ctx context.Context, res hybridlimit.Result) error {
 	after := s.retryAfter(res.RetryAfter)
+	s.refused(ctx)
 	pushBack(ctx, nil, after)
 	return with(codes.Unavailable, "the server is overloaded", retryInfo(after)...)
 }

@@ -22,6 +22,23 @@
 // gRPC retries only a call whose answer had no header and no message. A denied call never reaches the handler, so a
 // handler that calls grpc.SendHeader changes nothing.
 //
+// # Quota
+//
+// With Config.Quota a client sees the limits of a call in two keys of metadata. Their text is that of the fields of
+// package httplimit, and so are the rules about limits that are not told:
+//
+//	ratelimit         the units left; after a denial only those of the limit that denied, and its t is the wait
+//	ratelimit-policy  each limit
+//
+// They are in the header of a call or stream that ends well, and of a stream that has sent a message. Otherwise they
+// are in the trailer, because gRPC retries no call whose answer had a header. They are also in the trailer of a unary
+// call whose handler has sent the header itself.
+//
+// They are sent once, because gRPC appends to metadata. If several interceptors of a chain have Quota, the outermost
+// one sends the limits of all. A stream tells the limits of its start. The denial of a message replaces them, but only
+// before the stream has sent its first message. A call that is refused for another reason, such as the shedder, tells
+// nothing.
+//
 // # Without a decision
 //
 // If the limiter failed, or if Redis did not answer in time, the code is Unavailable. It has a RetryInfo and a pushback

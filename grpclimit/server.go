@@ -29,6 +29,9 @@ func UnaryServer(cfg Config, limits ...Limit) (grpc.UnaryServerInterceptor, erro
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Quota {
+		return s.quotedUnary, nil
+	}
 	return s.unary, nil
 }
 
@@ -39,6 +42,9 @@ func StreamServer(cfg Config, limits ...Limit) (grpc.StreamServerInterceptor, er
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Quota {
+		return s.quotedStream, nil
+	}
 	return s.stream, nil
 }
 
@@ -46,6 +52,7 @@ func StreamServer(cfg Config, limits ...Limit) (grpc.StreamServerInterceptor, er
 type server struct {
 	cfg    Config
 	limits []gate.Reader[Call] // in the order in which they are asked
+	items  []*gate.Items       // of limits, by index
 	gate   *gate.Gate
 }
 
@@ -77,6 +84,7 @@ func newServer(cfg Config, limits []Limit, sheds bool) (*server, error) {
 			made.NoKey = shared[i].Missing(i, errNoKey)
 		}
 		s.limits = append(s.limits, made)
+		s.items = append(s.items, gate.NewItems(&shared[i]))
 	}
 	s.gate.Stands()
 	return s, nil
@@ -121,6 +129,7 @@ func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		}
 		defer permit.Release()
 	}
+	s.admitted(ctx, parts)
 	if s.gate.Often() {
 		ctx, _ = s.gate.Within(ctx, parts)
 	}
@@ -148,10 +157,11 @@ func (s *server) admit(ctx context.Context, parts []gate.Part, stream grpc.Serve
 	case answer.Denied >= 0:
 		return s.deny(ctx, parts, answer.Denied, stream)
 	case !answer.Admits:
-		return refuse(ctx, answer.Err)
+		return s.refuse(ctx, answer.Err)
 	}
 	if err := s.gate.Shape(ctx, parts); err != nil {
 		s.gate.Log.GaveUp(ctx, err, parts)
+		s.refused(ctx)
 		return ended(ctx)
 	}
 	return nil

@@ -37,6 +37,7 @@ func (s *server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if err := s.admit(ctx, start, ss); err != nil {
 		return err
 	}
+	s.admitted(ctx, start)
 	var mark *gate.Mark
 	if s.gate.Often() {
 		ctx, _ = s.gate.Within(ctx, start)

@@ -25,12 +25,6 @@ const (
 	fieldResetAfter = "X-Ratelimit-Reset-After"
 )
 
-// newPolicyItem formats the item of a policy.
-func newPolicyItem(p hybridlimit.Policy, name string) *policyItem {
-	item, ok := ratelimitheader.NewItem(name, p.Limit)
-	return &policyItem{policy: p, Item: item, secret: p.Shadow || !ok}
-}
-
 // fields has room for the fields of a response with up to three limits. It is one allocation, because publish runs for
 // each request. The values belong to their response, because a handler may change them in place.
 type fields struct {
@@ -64,7 +58,7 @@ func (g *middleware) publish(h http.Header, parts []gate.Part) {
 			values, line = own.values[:0], own.line[:0]
 		}
 		values = append(values, it.Policy)
-		line = it.Append(line, max(0, p.Res.Remaining), it.Effective(p.Res.Remaining, p.Res.ResetAfter))
+		line = it.Left(line, p)
 	}
 	if least == nil {
 		return
@@ -146,7 +140,7 @@ func (g *middleware) publishDenial(h http.Header, parts []gate.Part, denied int,
 	if retry > 0 {
 		h[fieldRetryAfter] = []string{strconv.FormatInt(retry, 10)}
 	}
-	if !holds(p.Res.Source) {
+	if !gate.Published(p.Res.Source) {
 		return
 	}
 	it := g.published(p)
@@ -181,25 +175,7 @@ func publishShadow(h http.Header, name string) {
 }
 
 // published returns the item of the part's policy, or nil if the response must not have it.
-func (g *middleware) published(p *gate.Part) *policyItem {
-	if p.Passed || !holds(p.Res.Source) {
-		return nil
-	}
-	given := &p.Given
-	if !p.GivenOK {
-		given = nil
-	}
-	if it := g.limits[p.Index].item(p, given); it != nil && !it.secret {
-		return it
-	}
-	return nil
-}
-
-// holds reports whether an answer follows from the fleet's limit. A decision without Redis, or by a switch, does not.
-// With SourceUnknown the figures are unknown, but the limit holds.
-func holds(s hybridlimit.Source) bool {
-	return s != hybridlimit.SourceFallback && s != hybridlimit.SourceTimeout && s != hybridlimit.SourceSwitch
-}
+func (g *middleware) published(p *gate.Part) *gate.Item { return g.limits[p.Index].items.Of(p) }
 
 // addField appends lines to a field. It copies existing lines, because another middleware owns them.
 func addField(h http.Header, name string, lines []string) {

@@ -149,3 +149,30 @@ func TestRetryAfterTakesPrecedence(t *testing.T) {
 		between(t, "the refused one", time.Since(start), 5*time.Second, 6*time.Second)
 	})
 }
+
+// A request that waits for its turn in a window does not go out if the server refuses another one meanwhile.
+func TestRefusalWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, b := newTransport(t, httplimit.TransportConfig{MaxWait: time.Hour, MaxRetries: -1}, func(i int, _ *http.Request) *http.Response {
+			switch i {
+			case 0:
+				return response(200, "RateLimit-Policy", `"a";q=100;w=100`, "RateLimit", `"a";r=10;t=100`)
+			case 1:
+				time.Sleep(time.Second)
+				return response(429, "Retry-After", "60")
+			}
+			return response(200)
+		})
+		send(t, tr, http.MethodGet, "")
+		var wg sync.WaitGroup
+		for range 3 { // now, in 10 s and in 20 s
+			wg.Go(func() { send(t, tr, http.MethodGet, "") })
+			synctest.Wait()
+		}
+		wg.Wait()
+		if len(b.at) != 4 {
+			t.Fatalf("sent at %v", b.at)
+		}
+		between(t, "the third", b.at[2], 61*time.Second, 67*time.Second)
+	})
+}

@@ -15,30 +15,29 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/clientkey"
 	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/spend"
 )
 
-// refunder is a limiter of any of the three packages.
-type refunder interface {
-	hybridlimit.Limiter
-	Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
-}
-
 // login is the recipe of docs/http.md: only failed logins count.
-func login(attempts refunder, valid func(user, password string) bool) http.HandlerFunc {
+func login(attempts hybridlimit.Limiter, valid func(user, password string) bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		user, password := r.PostFormValue("user"), r.PostFormValue("password")
-		key := clientkey.User("", user)
-		res, err := attempts.Allow(r.Context(), key) // before the password is looked at
+		ask := hybridlimit.Ask{Limiter: attempts, Key: clientkey.User("", user), N: 1}
+		attempt, res, err := spend.Begin(r.Context(), ask) // before the password is looked at
 		if err != nil || !res.Allowed {
 			http.Error(w, "too many failed logins", http.StatusTooManyRequests)
 			return
 		}
+		defer func() { // also if the client has gone
+			if err := attempt.Settle(r.Context()); err != nil {
+				fmt.Println(err)
+			}
+		}()
 		if !valid(user, password) {
 			http.Error(w, "wrong user or password", http.StatusUnauthorized)
 			return
 		}
-		// The client may be gone already. It gets the attempt back all the same.
-		if _, err := attempts.Refund(context.WithoutCancel(r.Context()), key, 1); err != nil {
+		if _, err := attempt.Use(r.Context(), 0, 0); err != nil { // Settle gives the attempt back
 			fmt.Println(err)
 		}
 	}

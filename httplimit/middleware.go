@@ -1,18 +1,14 @@
 package httplimit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/gate"
-	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
 
 // New returns a middleware that applies all limits to each request, and then asks Config.Shedder. Its error
@@ -205,18 +201,14 @@ func (g *middleware) logNoKey(r *http.Request, err error) {
 
 // limit is a Limit of a middleware.
 type limit struct {
-	*gate.Limit
-	describer adapter.Describer // nil: the limiter does not describe its policy
-	bucket    string
-
-	written atomic.Pointer[[]*policyItem] // a cache of at most maxItems
+	items  *gate.Items
+	bucket string
 }
 
 // newLimit returns the limit for limits[i], which is l, and what reads requests for it. shared is its part that does
 // not depend on HTTP.
 func newLimit(i int, l Limit, shared *gate.Limit) (*limit, gate.Reader[*http.Request]) {
-	made := &limit{Limit: shared, bucket: l.Bucket}
-	made.describer, _ = l.Limiter.(adapter.Describer)
+	made := &limit{items: gate.NewItems(shared), bucket: l.Bucket}
 	reads := gate.Reader[*http.Request]{Limit: shared}
 	reads.Key = func(_ context.Context, r *http.Request) string { return l.Key(r) }
 	if l.Cost != nil {
@@ -229,54 +221,4 @@ func newLimit(i int, l Limit, shared *gate.Limit) (*limit, gate.Reader[*http.Req
 		reads.NoKey = shared.Missing(i, ErrNoKey)
 	}
 	return made, reads
-}
-
-// policyItem is an item of RateLimit-Policy, with the policy that it describes.
-type policyItem struct {
-	ratelimitheader.Item
-	policy hybridlimit.Policy
-	secret bool // not published
-}
-
-// maxItems bounds the cached items of a limit. With LimitFor there is one per tier. Further items are formatted for
-// each request.
-const maxItems = 16
-
-// item returns the item for a part, from the cache if possible. Without a describer it uses the Result, and returns nil
-// if that has no figures. given is the limit that came with the request, or nil.
-func (l *limit) item(part *gate.Part, given *hybridlimit.Limit) *policyItem {
-	var p hybridlimit.Policy
-	describer, res := l.describer, &part.Res
-	if of, ok := part.View.(adapter.Describer); ok {
-		describer = of
-	}
-	switch {
-	case describer != nil:
-		p = describer.Policy(part.Key)
-	case res.Source == hybridlimit.SourceUnknown:
-		return nil
-	default: // only the quota is known: Period 0 gives no window
-		p = hybridlimit.Policy{Name: res.Policy, Limit: hybridlimit.Limit{Rate: res.Limit}}
-	}
-	if given != nil {
-		p.Limit = *given
-	}
-	have := l.written.Load()
-	if have != nil {
-		for _, it := range *have {
-			if it.policy == p {
-				return it
-			}
-		}
-	}
-	it := newPolicyItem(p, cmp.Or(l.Name, p.Name, gate.DefaultName))
-	if have == nil || len(*have) < maxItems {
-		var more []*policyItem
-		if have != nil {
-			more = append(more, *have...)
-		}
-		more = append(more, it)
-		l.written.CompareAndSwap(have, &more) // a lost race only costs another formatting
-	}
-	return it
 }

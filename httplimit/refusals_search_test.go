@@ -40,7 +40,7 @@ func TestRefusalsThatDoNotEnd(t *testing.T) {
 			defer close(end)
 			base := &http.Transport{}
 			defer base.CloseIdleConnections()
-			tr, err := httplimit.NewTransport(httplimit.TransportConfig{Base: base, Backoff: time.Millisecond, MaxWait: 5 * time.Second})
+			tr, err := httplimit.NewTransport(httplimit.TransportConfig{Base: base, Pause: time.Millisecond, MaxWait: 5 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}

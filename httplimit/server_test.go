@@ -126,7 +126,7 @@ func TestTransportOverRealConnections(t *testing.T) {
 	defer server.Close()
 	base := &http.Transport{}
 	defer base.CloseIdleConnections()
-	tr, err := httplimit.NewTransport(httplimit.TransportConfig{Base: base, Backoff: 10 * time.Millisecond})
+	tr, err := httplimit.NewTransport(httplimit.TransportConfig{Base: base, Pause: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,23 +1,22 @@
 package httplimit
 
 import (
-	"errors"
 	"net/http"
-	"strconv"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/gate"
-	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
 
 // site is the state of one server's limits.
 type site struct {
 	mu      sync.Mutex
 	until   time.Time // no request is sent before
-	refused uint64    // the number of the last request whose refusal set until
+	refused uint64    // the number of the last request whose refusal named a time
 	sent    uint64    // the number of requests so far, including waiting ones
+	paused  uint64    // sent at the start of the last pause
+	pauses  int       // pauses in a row
 	windows []*window // at most maxWindows
 }
 
@@ -26,6 +25,7 @@ const maxWindows = 8
 
 // window is the state of one policy, from the last response that described it.
 type window struct {
+	from              *source // nil: RateLimit
 	policy, partition string
 	heard             uint64        // the number of the request that this response answers
 	quota             int64         // q; without q, the most units seen
@@ -64,18 +64,17 @@ func (s *site) slot(now time.Time, slowBelow float64, most time.Duration) slot {
 	defer s.mu.Unlock()
 	s.sent++
 	mine := slot{seq: s.sent}
-	kept := s.windows[:0]
+	s.windows = slices.DeleteFunc(s.windows, func(w *window) bool { return w.over(now) })
 	for _, w := range s.windows {
-		if w.over(now) {
+		if !s.unclear(w) {
+			mine.wait = max(mine.wait, w.turn(now, slowBelow).Sub(now))
+		}
+	}
+	keeps, empty := mine.wait <= most, false
+	for _, w := range s.windows {
+		if s.unclear(w) {
 			continue
 		}
-		kept = append(kept, w)
-		mine.wait = max(mine.wait, w.turn(now, slowBelow).Sub(now))
-	}
-	clear(s.windows[len(kept):])
-	s.windows = kept
-	keeps, empty := mine.wait <= most, false
-	for _, w := range kept {
 		took := taken{w: w, unit: w.left >= 1}
 		empty = empty || !took.unit
 		if keeps {
@@ -91,6 +90,11 @@ func (s *site) slot(now time.Time, slowBelow float64, most time.Duration) slot {
 		mine.wait = gate.Spread(mine.wait)
 	}
 	return mine
+}
+
+// unclear reports whether a window is one of several buckets: it is known only afterwards in which a request counts.
+func (s *site) unclear(w *window) bool {
+	return w.from != nil && slices.ContainsFunc(s.windows, func(o *window) bool { return o != w && o.from == w.from })
 }
 
 // leave returns the slot of a request: its time, and also its units if the request is not sent. Requests behind it keep
@@ -154,71 +158,74 @@ func latest(first time.Time, others ...time.Time) time.Time {
 	return first
 }
 
-// answer is the part of a response that concerns limits.
+// answer is the part of a response that concerns refusals.
 type answer struct {
-	refused bool          // 429 or 503
-	told    bool          // there is a Retry-After in the future
-	after   time.Duration // its wait
+	refused bool          // the limits of the server refused the request
+	told    bool          // the time in which the site accepts no request is known
+	after   time.Duration // that time
 }
 
 // observe updates the site from the response to request number seq.
-func (t *Transport) observe(s *site, seq uint64, resp *http.Response) (a answer) {
+func (t *Transport) observe(s *site, seq uint64, resp *http.Response) answer {
 	now := time.Now()
-	a.refused = resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable
-	if a.refused {
-		if a.after, a.told = retryAfterOf(resp.Header, now); a.told {
-			s.block(now.Add(min(a.after, t.cfg.MaxBlock)), seq)
-			return a // Retry-After takes precedence over RateLimit
-		}
+	cached := stale(resp.Header)
+	var hints []hint
+	if !cached {
+		hints = hintsOf(resp.Header, now)
 	}
-	if stale(resp.Header) {
-		return a
-	}
-	limits, err := ratelimitheader.ParseRateLimit(resp.Header)
-	if err != nil || len(limits) == 0 {
-		return a // the draft requires clients to ignore malformed fields
-	}
-	policies, err := ratelimitheader.ParseRateLimitPolicy(resp.Header)
-	if err != nil {
-		policies = nil
-	}
-	limits = limits[:min(len(limits), maxWindows)]
+	a := refusalOf(resp.StatusCode, resp.Header, hints, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range limits {
-		s.note(l, policies, seq, now)
+	if a.told {
+		s.block(now.Add(min(a.after, t.cfg.MaxBlock)), seq)
+		return a // it takes precedence over the windows
+	}
+	for _, one := range hints {
+		s.note(one, seq, now)
+	}
+	switch {
+	case resp.StatusCode == http.StatusTooManyRequests && t.cfg.Pause > 0:
+		s.pause(t.cfg.Pause, t.cfg.MaxBlock, seq, now)
+		a.told, a.after = true, s.until.Sub(now)
+	case !a.refused && !cached && resp.StatusCode < http.StatusInternalServerError && seq > s.paused:
+		s.pauses = 0
 	}
 	return a
 }
 
-// block holds up all requests until a time; it never shortens an earlier block. It replaces all windows, and RateLimit
-// fields in responses to requests up to seq are ignored afterwards.
+// block holds up all requests until a time; it never shortens an earlier block. It replaces all windows, and hints in
+// responses to requests up to seq are ignored afterwards.
 func (s *site) block(until time.Time, seq uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.refused = max(s.refused, seq)
-	if until.After(s.until) {
-		s.until = until
-	}
+	s.until = latest(s.until, until)
 	s.windows = nil
 }
 
-// note updates the window of a policy from the response to request number seq. The server may not have counted the
+// pause holds up all requests after a refusal that names no time: for first, and twice as long after each further one
+// in a row. Refusals of requests that were sent before the pause belong to the same one.
+func (s *site) pause(first, most time.Duration, seq uint64, now time.Time) {
+	if seq <= s.paused {
+		return
+	}
+	length := most
+	if s.pauses < 62 && first < most>>s.pauses {
+		length = first << s.pauses
+	}
+	s.pauses++
+	s.paused = s.sent
+	s.until = latest(s.until, now.Add(length))
+}
+
+// note updates the window of a limit from the response to request number seq. The server may not have counted the
 // requests sent after that one, so note subtracts them. It ignores a response to an older request than the last one
 // noted.
-func (s *site) note(l ratelimitheader.ServiceLimit, policies []ratelimitheader.QuotaPolicy, seq uint64, now time.Time) {
-	var policy ratelimitheader.QuotaPolicy
-	for _, p := range policies {
-		if p.Name == l.Policy && p.PartitionKey == l.PartitionKey {
-			policy = p
-		}
-	}
-	if seq <= s.refused || l.Window == 0 || policy.Unit != "" && policy.Unit != ratelimitheader.UnitRequests {
+func (s *site) note(one hint, seq uint64, now time.Time) {
+	if seq <= s.refused || one.ends == 0 || one.left < 0 || !one.requests {
 		return
 	}
 	var w *window
 	for _, have := range s.windows {
-		if have.policy == l.Policy && have.partition == l.PartitionKey {
+		if have.from == one.from && have.policy == one.policy && have.partition == one.partition {
 			w = have
 		}
 	}
@@ -226,50 +233,20 @@ func (s *site) note(l ratelimitheader.ServiceLimit, policies []ratelimitheader.Q
 		if len(s.windows) >= maxWindows {
 			return
 		}
-		w = &window{policy: l.Policy, partition: l.PartitionKey}
+		w = &window{from: one.from, policy: one.policy, partition: one.partition}
 		s.windows = append(s.windows, w)
 	}
 	if seq < w.heard {
 		return
 	}
 	w.heard = seq
-	w.quota = max(w.quota, l.Remaining)
-	if policy.Quota > 0 {
-		w.quota = policy.Quota
-		w.each = policy.Window / time.Duration(policy.Quota)
+	w.quota = max(w.quota, one.left)
+	if one.quota > 0 {
+		w.quota, w.each = one.quota, one.each
 	}
-	w.left = max(0, l.Remaining-int64(s.sent-seq))
-	w.ends = now.Add(l.Window)
+	w.left = max(0, one.left-int64(s.sent-seq))
+	w.ends = now.Add(one.ends)
 	if w.left > 0 && w.next.After(w.ends) {
 		w.next = now // the window has units again, so spreading starts anew
 	}
-}
-
-// maxSeconds is the longest time.Duration, in whole seconds.
-const maxSeconds = int64(1<<63-1) / int64(time.Second)
-
-// retryAfterOf returns the wait of Retry-After, in seconds or as a date. A date is compared with the server's Date if
-// there is one, else with now. Too many seconds for a time.Duration are cut to maxSeconds. It returns 0 and false if
-// there is no Retry-After or if it is in the past.
-func retryAfterOf(h http.Header, now time.Time) (time.Duration, bool) {
-	text := strings.TrimSpace(h.Get(fieldRetryAfter))
-	n, err := strconv.ParseInt(text, 10, 64) // out of range, n is the nearest int64
-	if err == nil || errors.Is(err, strconv.ErrRange) {
-		return time.Duration(min(max(n, 0), maxSeconds)) * time.Second, n > 0
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return 0, false
-	}
-	if date, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = date
-	}
-	after := max(0, at.Sub(now))
-	return after, after > 0
-}
-
-// stale reports whether a response comes from a cache: whether its Age is positive, even if too large for an int64.
-func stale(h http.Header) bool {
-	age, err := strconv.ParseInt(h.Get("Age"), 10, 64) // out of range, age is the nearest int64
-	return (err == nil || errors.Is(err, strconv.ErrRange)) && age > 0
 }

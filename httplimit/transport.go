@@ -23,16 +23,25 @@ type TransportConfig struct {
 	MaxWait time.Duration
 	// MaxRetries bounds the retries of one request. Zero: 3. Negative: no retries.
 	MaxRetries int
-	// Backoff is used for a refusal without Retry-After: the wait before the first retry is random, from 0 to Backoff.
-	// The bound doubles with each retry. Zero: 500 ms.
+	// Pause is the answer to a 429 that names no time: no request is sent to that server (see Key) for so long, and for
+	// up to a tenth longer. The refused request waits too, if it can, and is then retried. Each further such refusal in
+	// a row doubles the pause, up to MaxBlock. Refusals of requests that were sent before the pause do not double it. A
+	// request that the server serves ends the row. Zero: 5 s. Negative: no pause.
+	Pause time.Duration
+	// Backoff is used only if Pause is negative. A request with a 429 that names no time then waits alone, for a random
+	// time from 0 to Backoff. The bound doubles with each retry. Zero: 500 ms.
 	Backoff time.Duration
 	// SlowBelow is a fraction of the quota, at most 1. If fewer units are left, requests are spread over the rest of
 	// the window. Zero: 0.2. Negative: requests are held up only when no unit is left.
 	SlowBelow float64
-	// MaxBlock bounds the effect of a Retry-After: after this time requests are sent again. Zero: 10 min.
+	// MaxBlock bounds the effect of a time that a server names, and of Pause: after this time requests are sent again.
+	// Zero: 10 min.
 	MaxBlock time.Duration
 	// Key groups the requests to one server, which is a scheme and a host: requests with the same key share the
-	// server's limits. Example: the user, if the program acts for many users. Nil or "": all requests to that server.
+	// server's limits. Example: the user, if the program acts for many users. If a server has a limit for each route or
+	// resource, return the route or the resource too: a refusal then holds up no other one. For Discord that is the
+	// method, the route and its first id. For GitHub it is "search", "graphql" or "core". Nil or "": all requests to
+	// that server.
 	Key KeyFunc
 	// MaxKeys bounds the pairs of server and key in memory. The least recently used one is removed. Zero: 1000.
 	MaxKeys int
@@ -40,32 +49,54 @@ type TransportConfig struct {
 	Logger *slog.Logger
 }
 
-// Transport is an http.RoundTripper that keeps to the limits of servers. It reads them from the response fields
-// RateLimit, RateLimit-Policy and Retry-After, which the middleware of this package sends.
+// Transport is an http.RoundTripper that keeps to the limits of servers. It reads RateLimit and RateLimit-Policy, which
+// the middleware of this package sends, and the fields of other servers:
 //
-// A refusal is a response with status 429 or 503. A refusal with Retry-After holds up all requests to that server (see
-// TransportConfig.Key) for that time and up to a tenth longer. The addition is random, so that clients do not return at
-// the same time. A request that cannot wait so long is not sent and fails with
-// *BusyError.
+//	Retry-After                             a date, or seconds, also with a point
+//	retry-after-ms                          OpenAI, Azure OpenAI
+//	RateLimit-Limit, -Remaining, -Reset     draft 03
+//	X-RateLimit-Limit, -Remaining, -Reset   GitHub, Discord and others; also -Reset-After
+//	anthropic-ratelimit-requests-limit ...  Anthropic; also of tokens, input-tokens and output-tokens
 //
-// RateLimit is a hint. If no unit is left, requests wait for the end of t. If few units are left (SlowBelow), requests
-// are spread over t. A request that cannot wait so long is sent after MaxWait, or at once if its context would end
-// before. Transport ignores quotas in units other than requests, and the fields of a response from a cache.
+// A reset is in seconds, an epoch in seconds or milliseconds, or a time of RFC 3339. An epoch or a date is compared
+// with the server's Date. If a response has RateLimit, only Retry-After is read besides. The x-ratelimit-reset-requests
+// and -tokens of OpenAI are ignored: they are the time until the bucket is full.
 //
-// A refused request is retried if that is safe. Its body must be readable again (GetBody). The status must be 429,
-// which means that the request was not served, or 503 with Retry-After if the request is idempotent (by its method, or
-// by an Idempotency-Key). If there is no time for a retry, or after MaxRetries, the caller gets the refusal. While a
-// request waits for its retry, the server may hold up all requests for longer than this request can wait. It then fails
-// with
-// *BusyError, because the refusal is no longer available. Base handles failed
-// connections.
+// # Refusals
+//
+// A refusal is a response with status 429 or 503. A 403 is a refusal if it has Retry-After, or X-RateLimit-Remaining 0
+// and a reset, as GitHub sends it. The time of a refusal is Retry-After. Without it, the time of a 429 or 403 is the
+// latest reset of a limit with no units left. All requests to that server (see TransportConfig.Key) are held up for
+// that time and up to a tenth longer. The addition is random, so that clients do not return at the same time. A
+// request that cannot wait so long is not sent and fails with *BusyError. A 429 without a time is followed by a pause
+// (TransportConfig.Pause).
+//
+// A refused request is retried if that is safe. Its body must be readable again (GetBody). The status must be 429 or
+// 403, which means that the request was not served, or 503 with Retry-After if the request is idempotent (by its
+// method, or by an Idempotency-Key). If there is no time for a retry, or after MaxRetries, the caller gets the refusal.
+// While a request waits for its retry, the server may hold up all requests for longer than this request can wait. It
+// then fails with *BusyError, because the refusal is no longer available. Base handles failed connections.
 //
 // Before a retry, Transport reads the refusal's body, so that the connection can be used again. It does so only if
 // Content-Length is at most 64 KB, and for at most 100 ms.
 //
-// Bounds keep a server from harming the client. Times that are too large to be added count as the largest possible
-// time. A response that a newer one has overtaken is ignored, and so are fields of more than 8 KB or 64 items. Eight
-// policies of each server and key are remembered.
+// # Hints
+//
+// The units left in any response are a hint. If no unit is left, requests wait for the reset, which is the end of t in
+// RateLimit. If few units are left (SlowBelow), requests are spread over the time until then. A request that cannot
+// wait so long is sent after MaxWait or MaxBlock, or at once if its context would end before. Transport ignores quotas
+// in units other than requests, and the fields of a response from a cache.
+//
+// X-RateLimit-Bucket and X-RateLimit-Resource name one of several limits. While Transport knows of two with the same
+// TransportConfig.Key, it ignores their hints, because it cannot tell in which of them a request will count.
+//
+// # Bounds
+//
+// Bounds keep a server from harming the client. A value that is not usable is ignored: text instead of a number, a
+// negative number, a reset in the past or after more than a year, two values that differ, more than 64 bytes. A
+// Retry-After or a t of RateLimit that is too large to be added counts as the largest possible time. A response that a
+// newer one has overtaken is ignored, and so is a RateLimit of more than 8 KB or 64 items. Eight limits of each server
+// and key are remembered.
 //
 // A Transport starts no goroutines of its own and is safe for concurrent use.
 type Transport struct {
@@ -99,6 +130,7 @@ func NewTransport(cfg TransportConfig) (*Transport, error) {
 	}
 	gate.OrDefault(&cfg.MaxWait, 30*time.Second)
 	gate.OrDefault(&cfg.MaxRetries, 3)
+	gate.OrDefault(&cfg.Pause, 5*time.Second)
 	gate.OrDefault(&cfg.Backoff, 500*time.Millisecond)
 	gate.OrDefault(&cfg.SlowBelow, 0.2)
 	gate.OrDefault(&cfg.MaxBlock, 10*time.Minute)
@@ -180,31 +212,39 @@ func (t *Transport) logger() *slog.Logger {
 // enter waits until the site accepts a request, for at most the duration most. It returns the request's number and the
 // time waited.
 func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (seq uint64, waited time.Duration, err error) {
-	waited, busy, err := gate.Enter(ctx, most, s.blocked)
-	switch {
-	case err != nil:
-		return 0, waited, err
-	case busy > 0:
-		return 0, waited, &BusyError{RetryAfter: busy}
+	for {
+		more, busy, err := gate.Enter(ctx, most-waited, s.blocked)
+		waited += more
+		switch {
+		case err != nil:
+			return 0, waited, err
+		case busy > 0:
+			return 0, waited, &BusyError{RetryAfter: busy}
+		}
+		hinted := min(most, t.cfg.MaxBlock) - waited // a hint is worth so much waiting
+		now, patience := time.Now(), hinted
+		if deadline, ok := ctx.Deadline(); ok {
+			patience = min(patience, deadline.Sub(now))
+		}
+		mine := s.slot(now, t.cfg.SlowBelow, patience)
+		if mine.wait <= 0 {
+			return mine.seq, waited, nil
+		}
+		wait := min(mine.wait, hinted)
+		if wait <= 0 || gate.TooLate(ctx, wait) {
+			s.leave(&mine, true, now)
+			return mine.seq, waited, nil
+		}
+		if err := gate.Sleep(ctx, wait); err != nil {
+			s.leave(&mine, false, time.Now())
+			return 0, waited, err
+		}
+		waited += wait
+		if now = time.Now(); s.blocked(now) <= 0 {
+			return mine.seq, waited, nil
+		}
+		s.leave(&mine, false, now) // the server has refused another request meanwhile
 	}
-	now, patience := time.Now(), most-waited
-	if deadline, ok := ctx.Deadline(); ok {
-		patience = min(patience, deadline.Sub(now))
-	}
-	mine := s.slot(now, t.cfg.SlowBelow, patience)
-	if mine.wait <= 0 {
-		return mine.seq, waited, nil
-	}
-	wait := min(mine.wait, most-waited)
-	if wait <= 0 || gate.TooLate(ctx, wait) {
-		s.leave(&mine, true, now)
-		return mine.seq, waited, nil
-	}
-	if err := gate.Sleep(ctx, wait); err != nil {
-		s.leave(&mine, false, time.Now())
-		return 0, waited, err
-	}
-	return mine.seq, waited + wait, nil
 }
 
 // backoff returns a random wait from 0 to first·2ᵗʳʸ, or to half the longest time.Duration if that is shorter.
@@ -218,10 +258,10 @@ func mayRepeat(req *http.Request, status int, told bool) bool {
 	if req.Body != nil && req.Body != http.NoBody && req.GetBody == nil {
 		return false
 	}
-	if status == http.StatusTooManyRequests {
-		return true
+	if status == http.StatusServiceUnavailable {
+		return told && idempotent(req)
 	}
-	return told && idempotent(req)
+	return true
 }
 
 // idempotent reports whether a request is idempotent by RFC 9110, section 9.2.2, or by an Idempotency-Key.

@@ -115,13 +115,13 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	}
 }
 
-// Without Retry-After, the wait is random, with a bound that doubles.
+// Without a pause, the wait after a refusal that names no time is random, with a bound that doubles.
 func TestBackoffWithJitter(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			refusal := func() *http.Response { return response(429) }
-			tr, b := newTransport(t, httplimit.TransportConfig{Backoff: time.Second}, answers(refusal(), refusal(), refusal(), refusal(), refusal()))
+			tr, b := newTransport(t, httplimit.TransportConfig{Pause: -1, Backoff: time.Second}, answers(refusal(), refusal(), refusal(), refusal(), refusal()))
 			resp, err := send(t, tr, http.MethodGet, "")
 			if err != nil || resp.StatusCode != 429 || len(b.at) != 4 {
 				t.Fatalf("%v, %v, sent at %v", resp, err, b.at)
@@ -238,7 +238,7 @@ func TestBlocksAreBounded(t *testing.T) {
 // A request waits only within its bounds, and stops when its context ends.
 func TestWaitingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr, b := newTransport(t, httplimit.TransportConfig{MaxWait: -1}, answers(response(429), response(429, "Retry-After", "1")))
+		tr, b := newTransport(t, httplimit.TransportConfig{MaxWait: -1, Pause: -1}, answers(response(429), response(429, "Retry-After", "1")))
 		for range 2 {
 			if resp, err := send(t, tr, http.MethodGet, ""); err != nil || resp.StatusCode != 429 {
 				t.Errorf("%v, %v", resp, err)

@@ -62,12 +62,12 @@ func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part, res *hybridli
 		one := &each[i].Result
 		for _, p := range parts {
 			if p.Limiter == asks[i].Limiter && p.Key == asks[i].Key {
-				*one = p.res
+				*one, each[i].Taken = p.res, p.took
 			}
 		}
 		switch {
 		case err != nil || one.Allowed != res.Allowed:
-			*one = hybridlimit.Result{}
+			*one, each[i].Taken = hybridlimit.Result{}, hybridlimit.Taken{}
 		case one.Allowed:
 			one.Granted = asks[i].N
 		}
@@ -84,6 +84,7 @@ type part struct {
 	v      account.Verdict
 	source hybridlimit.Source
 	due    int64 // ns: when the queue serves the paid units
+	window int64 // number of the window of the paid units; 0: not known
 	paid   bool  // Redis has granted the units for this call
 	spare  bool  // memory has no room for the key and Redis is away: see keys.Terms.WithoutMemory
 
@@ -95,7 +96,8 @@ type part struct {
 	waits *account.Waiter // in fetchTogether: the call waits for an answer since began
 	began int64           // ns
 
-	res hybridlimit.Result // the answer; zero until the part has one
+	res  hybridlimit.Result // the answer; zero until the part has one
+	took hybridlimit.Taken
 }
 
 // refuse notes a denial that did not come from a try: Redis denied, or memory has no room for the key. A part with such
@@ -115,7 +117,7 @@ func (h *Hub) parts(asks []joint, each []hybridlimit.Ask) (parts []*part, res hy
 		return nil, res, err
 	}
 	for i, a := range asks {
-		one, ok := a.Limiter.terms.DecidedBySwitch(a.N)
+		one, ok := a.Limiter.terms.DecidedAbove(a.Key, a.N)
 		var at keys.Place
 		if !ok {
 			if at, err = a.Limiter.terms.Place(a.Key); err != nil {
@@ -218,7 +220,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	shadowed, delay := false, time.Duration(0)
 	for i, p := range parts {
 		one := p.Limiter.terms.Tally(p.Limiter.terms.Fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, p.v, p.N), p.N)
-		p.res = one
+		p.res, p.took = one, p.taken()
 		shadowed, delay = shadowed || one.Shadowed, max(delay, one.Delay)
 		if i == 0 || one.Remaining < res.Remaining {
 			res = one

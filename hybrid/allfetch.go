@@ -56,7 +56,7 @@ func (p *part) lacks() bool { return p.v.Action == account.Ask && !p.paid }
 func (p *part) fetched(v account.Verdict) bool {
 	switch {
 	case v.Action == account.Admit:
-		p.paid, p.source = true, v.Source
+		p.paid, p.source, p.window = true, v.Source, v.Window
 		p.due = p.Limiter.hub.clock.Now() + v.Delay
 	case p.Limiter.control.Shadow.Load():
 		p.refuse(v)

@@ -50,6 +50,8 @@ type Config struct {
 	// FallbackFloor is the least burst of FallbackShare, in units: what a process may admit of a key at once, even if
 	// its share of the burst is smaller. It raises no rate. Below 1: 1.
 	FallbackFloor int64
+	// Penalty denies a key in the whole fleet, for a time, after many denials. Zero: none.
+	Penalty Penalty
 	// Shadow makes the limiter decide and count, but deny no call.
 	Shadow bool
 	// LogDenials is the shortest time between two log lines about denials. They
@@ -195,6 +197,7 @@ func (c Config) violations(limit hybridlimit.Limit) adapter.Violations {
 	if c.LogDenials != 0 && c.LogDenials < time.Millisecond {
 		bad.Add("Config.LogDenials", c.LogDenials, "must be at least 1ms, or 0 for none")
 	}
+	c.Penalty.check(&bad)
 	refresh.Check(&bad, c.LimitRefresh)
 	bad.AddIf(c.MaxKeys < 0, "Config.MaxKeys", c.MaxKeys, "must not be negative")
 	bad.AddIf(c.MaxKeyBytes < 0, "Config.MaxKeyBytes", c.MaxKeyBytes, "must not be negative")

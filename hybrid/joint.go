@@ -48,7 +48,7 @@ func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybri
 	}
 	all := make([]joint, len(asks))
 	for i := range asks {
-		asks[i].Result = hybridlimit.Result{}
+		asks[i].Result, asks[i].Taken = hybridlimit.Result{}, hybridlimit.Taken{}
 	}
 	for i, a := range asks {
 		if !l.Joins(a.Limiter) {
@@ -145,6 +145,7 @@ func (h *Hub) allCommon(asks []hybridlimit.Ask) (res hybridlimit.Result, ok bool
 	}
 	if ok = spendAll(parts); ok {
 		for i := range parts {
+			parts[i].take()
 			if one := &parts[i].ask.Result; i == 0 || one.Remaining < res.Remaining {
 				res = *one
 			}
@@ -186,8 +187,15 @@ func (p *commonPart) decides() bool {
 // locked.
 func (p *commonPart) common() bool {
 	kind := p.kind
-	p.ask.Result = hybridlimit.Result{}
+	p.ask.Result, p.ask.Taken = hybridlimit.Result{}, hybridlimit.Taken{}
 	return p.e.Plan.Load() == p.plan && p.decides() && p.kind == kind && p.e.Terms.Common(p.e, p.plan, p.ask.N, &p.ask.Result)
+}
+
+// take names the units that common has taken.
+func (p *commonPart) take() {
+	if p.ask.Result.Allowed {
+		p.ask.Taken = p.ask.Limiter.(*Limiter).taken(p.plan, p.e.Tag())
+	}
 }
 
 // spendAll spends the units of all parts, or of none. Call it with the entries locked.
@@ -219,7 +227,7 @@ func denyAll(parts []commonPart) (res hybridlimit.Result, ok bool) {
 	var longest time.Duration
 	for i := range parts {
 		p := &parts[i]
-		p.ask.Result = hybridlimit.Result{}
+		p.ask.Result, p.ask.Taken = hybridlimit.Result{}, hybridlimit.Taken{}
 		if p.kind != account.DenyBudget {
 			continue
 		}

@@ -238,3 +238,24 @@ func TestCancelBesideACharge(t *testing.T) {
 		}
 	})
 }
+
+// TestRefundOfLeasedUnits gives back most of the units that calls took from leases, while the bucket is nearly full. The
+// ledger has the leases, so that the bucket must have room for units that come back from them.
+func TestRefundOfLeasedUnits(t *testing.T) {
+	inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+		rdb := b.Client(nil)
+		l := newLimiter(t, b.Client(nil), still(10_000), hybrid.Config{Mode: mode})
+		time.Sleep(2300 * time.Millisecond)
+		for range 60 {
+			if !ask(t, l, "k", 300).Allowed {
+				t.Fatal("denied")
+			}
+			time.Sleep(time.Millisecond)
+			must(t)(l.Refund(t.Context(), "k", 290))
+		}
+		shutdown(t, l)
+		if got, s := inRedis(t, rdb, "api", "k"), l.Stats(); got.Level/got.Unit != 10_000-600-s.Expired-s.Lost {
+			t.Errorf("Redis has %d left, want %d; %+v", got.Level/got.Unit, 10_000-600, s)
+		}
+	})
+}

@@ -45,7 +45,7 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 	if err := l.control.Check(key, n, l.maxKey); err != nil {
 		return hybridlimit.Result{}, err
 	}
-	if res, ok := l.terms.DecidedBySwitch(n); ok {
+	if res, ok := l.terms.DecidedAbove(key, n); ok {
 		l.terms.LogDenial(key, nil, n, &res)
 		return res, nil
 	}

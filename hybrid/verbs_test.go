@@ -2,6 +2,7 @@ package hybrid_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -297,4 +298,34 @@ func TestAllowLimit(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestChargeBesideACallThatWaits charges units while Redis answers a call. The units of the answer pay for them first, so
+// the call asks again: it is not denied while Redis has units.
+func TestChargeBesideACallThatWaits(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{still(1000), hybridlimit.FixedWindow(1000, time.Hour), hybridlimit.SlidingWindow(1000, time.Hour)} {
+		inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+			link := b.Link()
+			link.Latency(5*time.Millisecond, 5*time.Millisecond)
+			l := newLimiter(t, link.Client(nil), limit, hybrid.Config{Mode: mode, MaxWait: time.Second})
+			time.Sleep(2300 * time.Millisecond)
+			for i := range 40 {
+				var calls sync.WaitGroup
+				calls.Go(func() {
+					if res := must(t)(l.AllowN(t.Context(), "k", 12)); !res.Allowed {
+						t.Errorf("%v, %v: round %d: %+v", limit, mode, i, res)
+					}
+				})
+				time.Sleep(4 * time.Millisecond)
+				must(t)(l.Charge(t.Context(), "k", 7))
+				calls.Wait()
+				time.Sleep(time.Duration(i) * 50 * time.Millisecond)
+			}
+			time.Sleep(time.Second)
+			shutdown(t, l)
+			if s := l.Stats(); s.Admitted != 40*19 || s.Paid+s.Granted-s.Refunded != s.Admitted+s.Expired+s.Lost {
+				t.Errorf("%v, %v: %+v", limit, mode, s)
+			}
+		})
+	}
 }

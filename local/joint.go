@@ -31,7 +31,7 @@ func (l *Limiter) Joins(other hybridlimit.Limiter) bool {
 // taken.
 func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybridlimit.Result, error) {
 	for i := range asks {
-		asks[i].Result = hybridlimit.Result{}
+		asks[i].Result, asks[i].Taken = hybridlimit.Result{}, hybridlimit.Taken{}
 	}
 	parts, err := partsOf(ctx, asks)
 	if err != nil {
@@ -67,7 +67,7 @@ func (l *Limiter) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybri
 	}
 	for i, a := range asks { // asks for one key share the answer, but each has its own units
 		p := parts[slices.IndexFunc(parts, func(p *jointKey) bool { return p.is(a) })]
-		if asks[i].Result = p.res; p.res.Allowed {
+		if asks[i].Result, asks[i].Taken = p.res, p.took; p.res.Allowed {
 			asks[i].Result.Granted = a.N
 		}
 	}
@@ -86,7 +86,8 @@ type jointKey struct {
 	beside  int64    // units of the key that other classes with a larger floor take in this call
 	q       question // to LimitFor
 
-	res hybridlimit.Result // of the take, or of the look that denied
+	res  hybridlimit.Result // of the take, or of the look that denied
+	took hybridlimit.Taken
 }
 
 // is reports whether an ask is for the part's key of its limiter.
@@ -201,6 +202,9 @@ func eachLock(parts []*jointKey, f func(*sync.Mutex)) {
 func (p *jointKey) try() hybridlimit.Result {
 	p.find() // another part may have evicted it since
 	p.l.enter(&p.place, p.called, nil)
+	if left := p.pausedFor(); left > 0 {
+		return p.l.pausedResult(&p.place, left)
+	}
 	if static(p.plan.limit.Algorithm) {
 		return p.l.static(p.plan, p.n)
 	}
@@ -226,6 +230,7 @@ func (p *jointKey) take() hybridlimit.Result {
 	res := p.l.result(&p.place, seen)
 	if ok { // always: try and take agree, and a key that was dropped in between is full
 		res.Allowed, res.Granted, res.Delay = true, p.n, after(delay, p.behind)
+		p.took = p.taken()
 	}
 	return res
 }

@@ -151,7 +151,11 @@ func (l *Limiter) decide(res *hybridlimit.Result, now time.Duration, key string,
 	if err := l.lock(&at, now, key, n, with); err != nil {
 		return err
 	}
-	switch {
+	switch left := at.pausedFor(); {
+	case left > 0:
+		at.mu.Unlock()
+		*res = l.pausedResult(&at, left)
+		return nil
 	case static(at.plan.limit.Algorithm):
 		at.mu.Unlock()
 		*res = l.static(at.plan, n)
@@ -217,6 +221,21 @@ func (l *Limiter) call(at *place, key string, n int64, do func() hybridlimit.Res
 		return hybridlimit.Result{}, err
 	}
 	defer at.mu.Unlock()
+	if static(at.plan.limit.Algorithm) {
+		return l.static(at.plan, n), nil
+	}
+	return do(), nil
+}
+
+// take is call for a call that takes units: none of a key that is paused.
+func (l *Limiter) take(at *place, key string, n int64, do func() hybridlimit.Result) (hybridlimit.Result, error) {
+	if err := l.lock(at, l.now(), key, n, nil); err != nil {
+		return hybridlimit.Result{}, err
+	}
+	defer at.mu.Unlock()
+	if left := at.pausedFor(); left > 0 {
+		return l.pausedResult(at, left), nil
+	}
 	if static(at.plan.limit.Algorithm) {
 		return l.static(at.plan, n), nil
 	}

@@ -222,12 +222,13 @@ type shard struct {
 	mu      sync.Mutex
 	closed  bool
 	keys    *simplelru.LRU[string, *entry]
-	base    *plan         // of keys without a limit of their own
-	counted *plan         // the last base that was not static
-	room    int           // the largest number of keys
-	now     time.Duration // latest time of any call, since the limiter's start
-	sweepAt time.Duration // no key is idle before this
-	lost    atomic.Uint64 // keys evicted before they were full again
+	base    *plan                    // of keys without a limit of their own
+	counted *plan                    // the last base that was not static
+	room    int                      // the largest number of keys
+	paused  map[string]time.Duration // the ends of pauses; nil: there never was one
+	now     time.Duration            // latest time of any call, since the limiter's start
+	sweepAt time.Duration            // no key is idle before this
+	lost    atomic.Uint64            // keys evicted before they were full again
 
 	_ [64]byte // keeps neighbours' locks off this cache line
 }

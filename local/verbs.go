@@ -60,7 +60,7 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 // may be above the burst. AllowAtMost fails as AllowN does.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	var at place
-	return l.call(&at, key, n, func() hybridlimit.Result {
+	return l.take(&at, key, n, func() hybridlimit.Result {
 		e := at.use(l.request(ctx))
 		seen := e.look(at.at, 1+at.floor)
 		some, delay := max(0, min(n, seen.room-at.floor)), time.Duration(0)
@@ -188,7 +188,7 @@ func (l *Limiter) book(ctx context.Context, key string, n int64, most time.Durat
 	var at place
 	var held holding
 	above := false
-	res, err := l.call(&at, key, n, func() hybridlimit.Result {
+	res, err := l.take(&at, key, n, func() hybridlimit.Result {
 		if above = n > at.plan.burst-at.floor; above {
 			return hybridlimit.Result{}
 		}

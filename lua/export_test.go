@@ -76,6 +76,7 @@ var Sources = map[string]string{
 	"switch.lua":      switchSource,
 	"fleetlimit.lua":  fleetLimitSource,
 	"wanted.lua":      wantedSource,
+	"paused.lua":      pausedSource,
 	"keylimits.lua":   keyLimitsSource,
 	"setkeys.lua":     setKeysSource,
 	"settings.lua":    settingsSource,

@@ -2,23 +2,27 @@
 -- and counts the processes of groups. A group is the set of the limiters of a process.
 -- KEYS:   1: sorted set of the processes of the group; a score is the µs at which a
 --         process is no longer counted; 2: directory of the groups; 3: time of the
---         last change of a setting; 4: names of the group; then sets that may have
---         this process from before; then sets of other groups, to count; then names
---         of other groups, to read; and, with a fifth argument, the members
+--         last change of a setting; 4: names of the group; 5: marks of wanted keys; 6:
+--         pauses; then sets that may have this process from before; then sets of other
+--         groups, to count; then names of other groups, to read; and, with a seventh
+--         argument, the members
 -- ARGV:   1: process id; 2: id of the group; 3: names to write, or ""; 4: text
 --         "<expiry> <leave> <ttl> <version> <before> <others>": µs, at most 30 s; 1 to
 --         leave, else 0; TTL of names and directory in ms; version of the directory
 --         that the process knows, or 0; number of sets that may have it from before;
 --         number of sets to count; 5: marks to tell, with spaces between them, or "";
---         6: none, or text "<losses> <suspect> ...": the losses of permits that the
+--         6: text "<version>[ <left> <mark> ...]": the version of the pauses that the
+--         process knows, and pauses to tell, in µs from now (paused.lua);
+--         7: none, or text "<losses> <suspect> ...": the losses of permits that the
 --         process tells, and processes of which it asks for the last heartbeat
 --         (members.lua)
 -- Reply:  now in µs; the µs at which the heartbeat before expires (0: not known; if
 --         a process knows of a later one, Redis lost its memory); time of the last
 --         change of a setting; version of the directory; the directory, or "" if the
---         process knows it; the marks that are told, "<at> <mark> ..."; number of
+--         process knows it; the marks that are told, "<at> <mark> ..."; the pauses,
+--         "<version>[ <until> <mark> ...]", or "" if the process knows them; number of
 --         processes of the group, with this one unless it leaves; of each set to count;
---         the names that were read; and, with a sixth argument, the losses of the
+--         the names that were read; and, with a seventh argument, the losses of the
 --         fleet, and the µs of the last heartbeat of each suspect (0: none)
 -- Expiry: of a set: two minutes. It is renewed with the group's place in the directory,
 --         and no process is counted for longer than half a minute. Of the names and
@@ -32,16 +36,18 @@ if not id or #id > 32 or #names > MAX_NAMES or not expiry or #expiry > 8 or #ttl
 end
 local marks = ARGV[5] and read_marks(ARGV[5])
 if not marks then return {err = 'HLFLEET unreadable marks'} end
+local known_pauses, pauses = read_pauses(ARGV[6] or '')
+if not known_pauses then return {err = 'HLFLEET unreadable pauses'} end
 local last, losses, suspects = #KEYS, nil, nil
-if ARGV[6] then
-  last, losses, suspects = last - 1, read_part(ARGV[6])
+if ARGV[7] then
+  last, losses, suspects = last - 1, read_part(ARGV[7])
   if not losses then return {err = 'HLFLEET unreadable part about permits'} end
 end
 expiry, leave, olds, others = tonumber(expiry), leave == '1', tonumber(olds), tonumber(others)
-if expiry < 1 or expiry > MAX_EXPIRY or tonumber(ttl) < 1 or 5 + olds + others > last then
+if expiry < 1 or expiry > MAX_EXPIRY or tonumber(ttl) < 1 or 6 + olds + others > last then
   return {err = 'HLFLEET heartbeat out of range'}
 end
-local own, texts, first = KEYS[1], redis.call('MGET', KEYS[2], KEYS[3], KEYS[5]), string.format('%.0f', now)
+local own, texts, first = KEYS[1], redis.call('MGET', KEYS[2], KEYS[3], KEYS[5], KEYS[6]), string.format('%.0f', now)
 local text = texts[1] or ''
 
 -- The directory is read in full only to tell or write it.
@@ -64,7 +70,7 @@ end
 local before, gone = in_set(own, redis.pcall('ZSCORE', own, process)), nil
 local joins = not before and not leave
 before = tonumber(before or 0)
-for i = 6, 5 + olds do
+for i = 7, 6 + olds do
   before = math.max(before, tonumber(in_set(KEYS[i], redis.pcall('ZSCORE', KEYS[i], process)) or 0))
   redis.call('ZREM', KEYS[i], process)
   if redis.call('ZCARD', KEYS[i]) == 0 then
@@ -103,11 +109,12 @@ if gone or not (fresh or leave) then
 end
 if names ~= '' then redis.call('SET', KEYS[4], names, 'PX', ttl) end
 local wanted = tell_wanted(KEYS[5], texts[3] or '', marks, now)
-local reply = {now, before, natural(texts[2]) or 0, version, told and '' or text, wanted, count}
-for i = 6 + olds, 5 + olds + others do
+local paused = tell_paused(KEYS[6], texts[4] or '', known_pauses, pauses, now)
+local reply = {now, before, natural(texts[2]) or 0, version, told and '' or text, wanted, paused, count}
+for i = 7 + olds, 6 + olds + others do
   reply[#reply + 1] = in_set(KEYS[i], redis.pcall('ZCOUNT', KEYS[i], first, '+inf')) or 0
 end
-for i = 6 + olds + others, last do
+for i = 7 + olds + others, last do
   reply[#reply + 1] = redis.call('MGET', KEYS[i])[1] or ''
 end
 if losses then beat_member(KEYS[#KEYS], process, leave, losses, suspects, now, reply) end

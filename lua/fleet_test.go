@@ -61,7 +61,8 @@ func filled(p wire.Pulse) wire.Pulse {
 		p.Expiry = 3 * time.Second
 	}
 	p.Group, p.Names = fleetNames.Group(p.ID), fleetNames.GroupNames(p.ID)
-	p.Directory, p.Changed, p.Wanted, p.TTL = fleetNames.Groups(), fleetNames.Changed(), fleetNames.Wanted(), 24*time.Hour
+	p.Directory, p.Changed, p.TTL = fleetNames.Groups(), fleetNames.Changed(), 24*time.Hour
+	p.Wanted, p.Paused = fleetNames.Wanted(), fleetNames.Paused()
 	return p
 }
 
@@ -297,7 +298,7 @@ func TestDirectoryDropsGroups(t *testing.T) {
 func TestKeysOfOtherTypesEndNoHeartbeat(t *testing.T) {
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, key := range []string{
-			fleetNames.Group("g"), fleetNames.Group("old"), fleetNames.Group("other"), fleetNames.Groups(), fleetNames.Changed(), fleetNames.Wanted(),
+			fleetNames.Group("g"), fleetNames.Group("old"), fleetNames.Group("other"), fleetNames.Groups(), fleetNames.Changed(), fleetNames.Wanted(), fleetNames.Paused(),
 			fleetNames.GroupNames("g"), fleetNames.GroupNames("other"), fleetNames.Members(),
 		} {
 			for _, write := range [][]any{{"SET", key, "x"}, {"RPUSH", key, "x"}, {"HSET", key, "x", "y"}, {"SADD", key, "x"}} {
@@ -394,18 +395,18 @@ func TestFleetRefusesWhatItCannotRead(t *testing.T) {
 			for _, bad := range bads {
 				numbers := strings.Split(good[3], " ")
 				numbers[i] = bad
-				refused(good[0], good[1], good[2], strings.Join(numbers, " "), "")
+				refused(good[0], good[1], good[2], strings.Join(numbers, " "), "", "0")
 			}
 		}
 		for _, bad := range []string{"", "a b", "a:b", strings.Repeat("a", 33)} {
-			refused(good[0], bad, good[2], good[3], "")
+			refused(good[0], bad, good[2], good[3], "", "0")
 		}
-		refused(good[0], good[1], strings.Repeat("a", wire.MaxNames+1), good[3], "")
-		refused(good[0], good[1], good[2], good[3]+" 1", "")
+		refused(good[0], good[1], strings.Repeat("a", wire.MaxNames+1), good[3], "", "0")
+		refused(good[0], good[1], good[2], good[3]+" 1", "", "0")
 		for n := range good {
 			refused(good[:n]...)
 		}
-		if n, err := st.run(lua.Fleet, keys[:5], good); err == nil || !strings.Contains(err.Error(), "HLFLEET ") {
+		if n, err := st.run(lua.Fleet, keys[:6], good); err == nil || !strings.Contains(err.Error(), "HLFLEET ") {
 			t.Errorf("without a key: %v, %v", n, err)
 		}
 		if got := st.dump(t); got != "" {

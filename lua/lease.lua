@@ -6,20 +6,25 @@
 local HORIZON, MAX_TICKET = 500000, 60000000
 
 -- bucket_settle replaces the sender's units in the ledger by those that it still
--- holds, and puts returned units back into the bucket, if the ledger still has all
--- of them. It reports whether it did.
+-- holds, if the ledger still has all of them. It reports whether it did.
 local function bucket_settle(s, lim, op)
   if op.lost or op.broken then return false end -- a lost write may have settled it before
   local age, back = generation(s) - op.gen, op.back or 0
   local field = age == 0 and 'out' or age == 1 and 'outbefore'
   if op.gen == 0 or not field or op.vborn ~= s.born or op.had > s[field] or op.keep + back > op.had then return false end
   s[field] = s[field] - op.had
-  s.out, s.dirty = s.out + op.keep, true
-  if back > 0 then
-    local give = max(0, back * lim.unit + min(0, s.level)) -- a debt may be that of bookings: it stays
-    s.level, s.since = min(s.level + give, bucket_ceiling(s, lim)), max(s.since - back, 0)
-  end
+  s.out = s.out + op.keep
   return true
+end
+
+-- bucket_takeback puts the units that the sender returns back into the bucket, after
+-- bucket_settle took them off the ledger.
+local function bucket_takeback(s, lim, op)
+  local back = op.back or 0
+  s.dirty = true
+  if back == 0 then return end
+  local give = max(0, back * lim.unit + min(0, s.level)) -- a debt may be that of bookings: it stays
+  s.level, s.since = min(s.level + give, bucket_ceiling(s, lim)), max(s.since - back, 0)
 end
 
 -- bucket_horizon returns the µs whose demand a process may take at its next poll
@@ -85,11 +90,11 @@ local function bucket_away(s, lim, op, low)
 end
 
 -- bucket_apply runs one op in this order: reset; merge the sender's view, if the
--- state was lost or rolled back; debit the owed units; refund; settle with the
--- ledger; grant the asks one by one, as they fit; lease from the rest. It returns
--- granted, lease, life, retry and delay. For a lease in the ledger, life is minus
--- its generation. If the ledger did not have the returned units, lease is
--- -1 - lease.
+-- state was lost or rolled back; debit the owed units; settle with the ledger;
+-- refund; take returned units back; grant the asks one by one, as they fit; lease
+-- from the rest. It returns granted, lease, life, retry and delay. For a lease in
+-- the ledger, life is minus its generation. If the ledger did not have the returned
+-- units, lease is -1 - lease.
 local function bucket_apply(s, lim, op, now)
   local unit, cap, low = lim.unit, lim.cap, bucket_low(lim, op)
   local queue = lim.kind == 'q'
@@ -103,8 +108,9 @@ local function bucket_apply(s, lim, op, now)
   if op.owed > 0 then
     s.level, s.since, s.dirty = max(s.level - op.owed * unit, -cap), min(s.since + op.owed, EXACT), true
   end
-  if op.refund > 0 then bucket_refund(s, lim, op.refund, op.refundat) end
   local settled = bucket_settle(s, lim, op)
+  if op.refund > 0 then bucket_refund(s, lim, op.refund, op.refundat) end
+  if settled then bucket_takeback(s, lim, op) end
   local kept = settled and op.keep > 0
   local before, frozen = s.level, max(s.last - now, 0)
   local granted, delay, refused, patience = 0, 0, 0, 0

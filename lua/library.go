@@ -44,7 +44,7 @@ func newLibrary(batchMain string) FunctionLibrary {
 	name, source := buildLibrary(
 		function{"batch", plainSource + shortSource + batchLibrary, batchMain},
 		function{"history", historyLibrary, historyMain},
-		function{"heartbeat", groupsSource + membersSource + wantedSource, fleetSource},
+		function{"heartbeat", groupsSource + membersSource + wantedSource + pausedSource, fleetSource},
 		function{"settings", settingLibrary, settingsSource},
 		function{"setswitch", settingLibrary, setSwitchSource},
 		function{"setlimit", settingLibrary, setLimitSource},

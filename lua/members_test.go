@@ -107,11 +107,11 @@ func TestMembersRefuse(t *testing.T) {
 		for _, bad := range []string{
 			"", "x", "-1", "1.5", "1000001", "99999999999999999999", "0 a:b", "0  a", "0 a ", "0 " + strings.Repeat("a", 65), "0 " + strings.Join(many, " "),
 		} {
-			if n, err := st.run(lua.Fleet, keys, append(slices.Clone(argv[:5]), bad)); err == nil || !strings.Contains(err.Error(), "HLFLEET unreadable part") {
+			if n, err := st.run(lua.Fleet, keys, append(slices.Clone(argv[:6]), bad)); err == nil || !strings.Contains(err.Error(), "HLFLEET unreadable part") {
 				t.Errorf("%.100q: %v, %v", bad, n, err)
 			}
 		}
-		if n, err := st.run(lua.Fleet, keys[:5], argv); err == nil || !strings.Contains(err.Error(), "HLFLEET ") {
+		if n, err := st.run(lua.Fleet, keys[:6], argv); err == nil || !strings.Contains(err.Error(), "HLFLEET ") {
 			t.Errorf("without the key: %v, %v", n, err)
 		}
 	})

@@ -135,6 +135,9 @@ func (n Names) Changed() string { return n.fleet("@changed") }
 // Wanted returns the Redis key of the marks of keys of which units are wanted. A mark is a Digest.
 func (n Names) Wanted() string { return n.fleet("@wanted") }
 
+// Paused returns the Redis key of the pauses of keys of all limiters. A mark is a Digest.
+func (n Names) Paused() string { return n.fleet("@paused") }
+
 // Switch returns the Redis key of a limiter's switch.
 func (n Names) Switch(name string) string { return n.fleet("@switch:" + name) }
 

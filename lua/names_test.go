@@ -25,6 +25,7 @@ func TestNamesGolden(t *testing.T) {
 		n.GroupNames("XYZ"):           "hl:v2:{6}:@names:XYZ",
 		n.Changed():                   "hl:v2:{6}:@changed",
 		n.Wanted():                    "hl:v2:{6}:@wanted",
+		n.Paused():                    "hl:v2:{6}:@paused",
 		n.Switch("api"):               "hl:v2:{6}:@switch:api",
 		n.FleetLimit("api"):           "hl:v2:{6}:@limit:api",
 	} {
@@ -121,7 +122,7 @@ func names(n lua.Names, name, key string) map[string]string {
 	tag := n.Tag(key)
 	return map[string]string{
 		"state": n.State(tag, name, key), "epoch": n.Epoch(tag), "envelope": n.Envelope(tag, name),
-		"groups": n.Groups(), "group": n.Group(name), "names": n.GroupNames(name), "changed": n.Changed(), "wanted": n.Wanted(), "switch": n.Switch(name), "limit": n.FleetLimit(name),
+		"groups": n.Groups(), "group": n.Group(name), "names": n.GroupNames(name), "changed": n.Changed(), "wanted": n.Wanted(), "paused": n.Paused(), "switch": n.Switch(name), "limit": n.FleetLimit(name),
 	}
 }
 

@@ -23,7 +23,7 @@ func TestNamesAreReadBack(t *testing.T) {
 	}
 	state := n.State(3, "api", "k")
 	for _, other := range []string{
-		"", "session:1", n.Epoch(3), n.Envelope(3, "0af1"), n.Holdings(3), n.Held(3, "api", "k"), n.Groups(), n.Group("x"), n.GroupNames("x"), n.Changed(), n.Wanted(), (lua.Names{Prefix: "shop", Tags: 16}).State(3, "api", "k"),
+		"", "session:1", n.Epoch(3), n.Envelope(3, "0af1"), n.Holdings(3), n.Held(3, "api", "k"), n.Groups(), n.Group("x"), n.GroupNames("x"), n.Changed(), n.Wanted(), n.Paused(), (lua.Names{Prefix: "shop", Tags: 16}).State(3, "api", "k"),
 		strings.Replace(state, "{3}", "{x}", 1), strings.Replace(state, "{3}", "{-3}", 1), strings.Replace(state, "{3}", "{}", 1),
 		strings.TrimSuffix(state, "k"), strings.TrimSuffix(state, ":k"), n.State(3, "", "k"),
 	} {

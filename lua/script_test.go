@@ -45,6 +45,7 @@ func TestScriptHeaders(t *testing.T) {
 		"switch.lua":      {"State", "Lost", "Expiry"},
 		"fleetlimit.lua":  {"State", "Lost", "Expiry"},
 		"wanted.lua":      {"State", "Bound", "Lost", "Expiry"},
+		"paused.lua":      {"State", "Bound", "Lost", "Expiry"},
 		"keylimits.lua":   {"State", "Bound", "Lost", "Expiry"},
 		"setkeys.lua":     {"KEYS", "ARGV", "Reply", "Expiry"},
 		"settings.lua":    {"KEYS", "ARGV", "Reply", "Expiry"},

@@ -38,6 +38,8 @@ var (
 	membersSource string
 	//go:embed wanted.lua
 	wantedSource string
+	//go:embed paused.lua
+	pausedSource string
 	//go:embed fleet.lua
 	fleetSource string
 	//go:embed changed.lua
@@ -113,7 +115,7 @@ type Script struct {
 var (
 	Batch     = newScript(batchOf(firstMain(true, ""), mainSource))
 	History   = newScript(historyLibrary + historyMain)
-	Fleet     = newScript(groupsSource + membersSource + wantedSource + fleetSource)
+	Fleet     = newScript(groupsSource + membersSource + wantedSource + pausedSource + fleetSource)
 	Settings  = newScript(settingLibrary + settingsSource)
 	SetSwitch = newScript(settingLibrary + setSwitchSource)
 	SetLimit  = newScript(settingLibrary + setLimitSource)

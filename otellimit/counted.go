@@ -150,7 +150,7 @@ func (j joining) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybrid
 	took := time.Since(began)
 	for i := range asks {
 		one := plain[i].Result
-		asks[i].Result = one
+		asks[i].Result, asks[i].Taken = one, plain[i].Taken
 		if one.Source == hybridlimit.SourceUnknown {
 			if err == nil {
 				continue

@@ -81,6 +81,9 @@ func (v *verdict) checkMoment(e *evidence, before, m *moment) {
 	if !same {
 		return // the units of the killed client are in the check of the end
 	}
+	if m.name == quietBack {
+		uncertain += e.void()
+	}
 	v.want(debited >= known && debited <= known+uncertain, brokeQuiet,
 		"%s: Redis debited %d units since the quiet moment before, the clients know of %d, and %d are uncertain",
 		m.name, debited, known, uncertain)

@@ -50,6 +50,7 @@ type stream struct {
 	Burst     int64
 	Class     string // of the calls; "": the limiter itself
 	AtOnce    int    // calls that are made one right after the other; 0: 2
+	Estimate  int64  // units that a call takes, of which it gives a drawn part back with package spend; 0: it keeps one
 }
 
 // first returns the first stream with the keys of stream i.
@@ -62,14 +63,14 @@ func (l load) first(i uint8) uint8 {
 	return i
 }
 
-// demand returns the calls of a process for each key of a stream, per second and in all classes.
-func (l load) demand(s stream) (calls int64) {
+// demand returns the units that a process asks for, for each key of a stream, per second and in all classes.
+func (l load) demand(s stream) (units int64) {
 	for _, o := range l.Streams {
 		if o.Prefix == s.Prefix {
-			calls += int64(o.PerSecond / o.Keys)
+			units += int64(o.PerSecond/o.Keys) * max(1, o.Estimate)
 		}
 	}
-	return calls
+	return units
 }
 
 // accounts returns the number of accounts that a process has for each key.

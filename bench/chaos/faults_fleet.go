@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -73,6 +74,26 @@ var classFaults = []*fault{
 			return n.Restart, s.anyClient().kill()
 		},
 	},
+}
+
+// settledLoad takes estimates, of which half comes back on average.
+var settledLoad = load{Goroutines: 2, Streams: []stream{
+	{Prefix: "hot", Keys: 1, PerSecond: 200, Rate: 4000, Burst: 16_000, Estimate: 4},
+	{Prefix: "tight", Keys: 2, PerSecond: 200, Rate: 200, Burst: 800, Estimate: 4},
+	{Prefix: "rare", Keys: 20, PerSecond: 60, Rate: 80, Burst: 800, Estimate: 4},
+}}
+
+// settledFaults are those of the other lists under settledLoad.
+func settledFaults() (out []*fault) {
+	for _, f := range slices.Concat(serverFaults, memoryFaults, networkFaults, clientFaults) {
+		switch f.name {
+		case "none", "SIGKILL, restart with data", "FLUSHALL", "replies lost after execution", "client SIGKILLed":
+			g := *f
+			g.name, g.load, g.alone = "estimates are settled, "+f.name, &settledLoad, true
+			out = append(out, &g)
+		}
+	}
+	return out
 }
 
 // failovers are faults of a master that has a replica. The master is the first node. It comes back with its data.

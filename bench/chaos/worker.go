@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"runtime"
@@ -24,6 +25,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/test/neighbours"
 	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/spend"
 )
 
 // workerEnv in the environment makes this program a worker.
@@ -311,12 +313,12 @@ func (w *worker) pace(i uint8, s stream, g int, done <-chan struct{}) {
 		}
 		name := s.key(key)
 		for n := range group {
-			group[n] = w.call(view, name)
+			group[n] = w.call(view, name, s.Estimate)
 			group[n].stream, group[n].key = i, uint16(key)
 		}
 		last := &group[len(group)-1]
-		last.warm = true
-		w.timeLocal(name) // warms it up
+		last.warm = s.Estimate == 0 // the promise for an open breaker is that of Allow, which allocates nothing
+		w.timeLocal(name)           // warms it up
 		last.beside = w.timeLocal(name)
 		for _, r := range group {
 			w.journal.write(r)
@@ -343,14 +345,32 @@ func (w *worker) timeLocal(key string) time.Duration {
 	return took
 }
 
-func (w *worker) call(view *hybrid.Limiter, key string) record {
-	from := time.Now()
-	res, err := view.Allow(context.Background(), key)
+// call makes a call. With an estimate, its units are those that it has used in the end.
+func (w *worker) call(view *hybrid.Limiter, key string, estimate int64) record {
+	ctx, from := context.Background(), time.Now()
+	var res hybridlimit.Result
+	var err error
+	var s *spend.Spend
+	if estimate > 0 {
+		s, res, err = spend.Begin(ctx, hybridlimit.Ask{Limiter: view, Key: key, N: estimate})
+	} else {
+		res, err = view.Allow(ctx, key)
+	}
 	took := time.Since(from)
 	w.note(err)
+	units := res.Granted
+	if s != nil {
+		used := rand.Int64N(estimate + 1)
+		_, err = s.Use(ctx, 0, used)
+		w.note(err)
+		w.note(s.Settle(ctx))
+		if res.Source != hybridlimit.SourceFallback { // which keeps the estimate
+			units = used
+		}
+	}
 	return record{
 		kind: recordDecision, allowed: res.Allowed, failed: err != nil, source: res.Source,
-		units: int32(res.Granted), begin: w.journal.clock.at(from), took: took,
+		units: int32(units), begin: w.journal.clock.at(from), took: took,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/local"
+	"github.com/hybridlimit/hybridlimit/spend"
 )
 
 // TestStart runs the whole program with its stand-in for Redis, in real time.
@@ -41,8 +42,18 @@ type fixed struct {
 
 func (f fixed) Complete(context.Context, prompt) (int64, error) { return f.used, f.err }
 
-// TestTheDifferenceIsSettled checks that a call costs what it used, whether it
-// succeeds or fails. The prediction is 100 of 1000.
+// at returns an Estimator whose estimate is n.
+func at(t *testing.T, n int64) *spend.Estimator {
+	e, err := spend.NewEstimator(spend.EstimatorConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Observe("model", n)
+	return e
+}
+
+// TestTheDifferenceIsSettled checks that a call costs what it used, whether it succeeds or fails. The estimate is 100 of
+// 1000.
 func TestTheDifferenceIsSettled(t *testing.T) {
 	oops := errors.New("oops")
 	for _, tc := range []struct {
@@ -60,7 +71,7 @@ func TestTheDifferenceIsSettled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := ask(t.Context(), l, "ann", prompt{100}, tc.model); !errors.Is(err, tc.model.err) {
+			if _, _, err := ask(t.Context(), l, at(t, 100), "ann", prompt{500}, tc.model); !errors.Is(err, tc.model.err) {
 				t.Errorf("%+v: %v", tc.model, err)
 			}
 			if res, err := l.Peek(t.Context(), "ann"); err != nil || res.Remaining != tc.left {
@@ -70,30 +81,28 @@ func TestTheDifferenceIsSettled(t *testing.T) {
 	}
 }
 
-// broken is a meter whose Charge and Refund fail.
-type broken struct {
-	meter
-	err error
+// closing is a model that closes the limiter.
+type closing struct {
+	fixed
+	limiter *local.Limiter
 }
 
-func (b broken) Charge(context.Context, string, int64) (hybridlimit.Result, error) {
-	return hybridlimit.Result{}, b.err
+func (c closing) Complete(ctx context.Context, p prompt) (int64, error) {
+	c.limiter.Close()
+	return c.fixed.Complete(ctx, p)
 }
 
-func (b broken) Refund(context.Context, string, int64) (hybridlimit.Result, error) {
-	return hybridlimit.Result{}, b.err
-}
-
-// TestUnsettledDifferencesAreTold checks that a difference that could not be
-// settled is an error, also if the call failed too.
+// TestUnsettledDifferencesAreTold checks that a difference that could not be settled is an error, also if the call
+// failed too.
 func TestUnsettledDifferencesAreTold(t *testing.T) {
-	oops, unsettled := errors.New("oops"), errors.New("unsettled")
+	oops := errors.New("oops")
 	for _, model := range []fixed{{150, nil}, {50, nil}, {150, oops}, {50, oops}} {
 		l, err := local.New(hybridlimit.PerHour(1000), local.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := ask(t.Context(), broken{l, unsettled}, "ann", prompt{100}, model); !errors.Is(err, unsettled) || !errors.Is(err, model.err) && model.err != nil {
+		_, _, err = ask(t.Context(), l, at(t, 100), "ann", prompt{500}, closing{model, l})
+		if !errors.Is(err, hybridlimit.ErrClosed) || !errors.Is(err, model.err) && model.err != nil {
 			t.Errorf("%+v: %v", model, err)
 		}
 	}
@@ -104,9 +113,8 @@ type panics struct{}
 
 func (panics) Complete(context.Context, prompt) (int64, error) { panic("oops") }
 
-// TestPredictionStandsAfterAPanic checks that the predicted cost stays charged
-// after a panic, because the real cost is unknown.
-func TestPredictionStandsAfterAPanic(t *testing.T) {
+// TestEstimateStandsAfterAPanic checks that the estimate stays taken after a panic, because the real cost is unknown.
+func TestEstimateStandsAfterAPanic(t *testing.T) {
 	l, err := local.New(hybridlimit.PerHour(1000), local.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +125,7 @@ func TestPredictionStandsAfterAPanic(t *testing.T) {
 				t.Error("the panic is swallowed")
 			}
 		}()
-		ask(t.Context(), l, "ann", prompt{100}, panics{})
+		_, _, _ = ask(t.Context(), l, at(t, 100), "ann", prompt{500}, panics{})
 	}()
 	if res, err := l.Peek(t.Context(), "ann"); err != nil || res.Remaining != 900 {
 		t.Errorf("%+v, %v", res, err)

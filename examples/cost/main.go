@@ -1,5 +1,5 @@
 // Cost limits calls whose cost is known only afterwards, such as those of a language model that is paid by the token.
-// It charges a prediction before the call, and settles the difference after it. The program brings a stand-in for Redis
+// It takes an estimate before the call, which it learns from earlier calls, and settles the difference after it. The program brings a stand-in for Redis
 // and needs only Go. settle.go has the interesting part.
 //
 //	go run ./examples/cost
@@ -18,6 +18,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/spend"
 )
 
 func main() {
@@ -53,19 +54,23 @@ func play(ctx context.Context, out io.Writer, rdb redis.UniversalClient) error {
 	if err := limiter.Ready(ctx); err != nil {
 		return err
 	}
+	costs, err := spend.NewEstimator(spend.EstimatorConfig{})
+	if err != nil {
+		return err
+	}
 	model := &model{random: rand.New(rand.NewPCG(1, 1))}
 	start := time.Now()
 	for i := range 100 {
-		prompt := prompt{predicted: 200 + int64(i%5)*150}
-		used, res, err := ask(ctx, limiter, "ann", prompt, model)
+		prompt := prompt{ceiling: 800 + int64(i%5)*150}
+		used, res, err := ask(ctx, limiter, costs, "ann", prompt, model)
 		if err != nil {
 			return err
 		}
 		if !res.Allowed {
-			fmt.Fprintf(out, "%2d  predicted %4d  denied: %d left, retry in %v\n", i, prompt.predicted, res.Remaining, res.RetryAfter.Round(time.Second))
+			fmt.Fprintf(out, "%2d  denied: %d left, retry in %v\n", i, res.Remaining, res.RetryAfter.Round(time.Second))
 			break
 		}
-		fmt.Fprintf(out, "%2d  predicted %4d  used %4d  left about %5d\n", i, prompt.predicted, used, res.Remaining)
+		fmt.Fprintf(out, "%2d  at most %4d  used %4d  next estimate %4d\n", i, prompt.ceiling, used, costs.Estimate("model", prompt.ceiling))
 	}
 	last, err := limiter.Peek(ctx, "ann")
 	if err != nil {
@@ -85,9 +90,9 @@ type model struct {
 	used   int64
 }
 
-// Complete uses between one token and twice the prediction.
+// Complete uses at least one token, mostly few of those that the prompt permits.
 func (m *model) Complete(_ context.Context, p prompt) (int64, error) {
-	used := 1 + m.random.Int64N(2*p.predicted)
+	used := 1 + m.random.Int64N(1+m.random.Int64N(p.ceiling))
 	m.used += used
 	return used, nil
 }

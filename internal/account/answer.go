@@ -61,7 +61,7 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 	still := ws.list[:0:0]
 	for i, w := range ws.list {
 		carried := i < ans.carried
-		v := Verdict{Action: Admit, Source: hybridlimit.SourceRedis, Reason: Granted, Delay: delays[i]}
+		v := Verdict{Action: Admit, Source: hybridlimit.SourceRedis, Reason: Granted, Delay: delays[i], Window: a.view.window}
 		switch {
 		case delays[i] >= 0 && !carried:
 			v.Reason = Spare
@@ -183,6 +183,12 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 	// the life of the answer, the bucket cannot have filled up, so that other calls may take units that are left over.
 	// After the life, or if the answer uses the ledger, they may not: the ledger does not hold granted units (rule 10).
 	grants, pool := ans.Granted, ans.Lease
+	delays = make([]int64, len(waiting))
+	for i, n := range waiting[:ans.carried] {
+		if delays[i] = -1; n <= grants {
+			grants, delays[i] = grants-n, 0
+		}
+	}
 	switch alive := now < end; {
 	case !alive && ans.Gen != 0:
 		a.booked.over, pool = a.booked.over+pool, 0
@@ -192,16 +198,16 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 		grants, pool = 0, pool+grants
 	}
 	// Rule 3: a lease first pays the credit that was spent while it was in flight. The process had a view from before
-	// the lease. Keeping both would admit C more.
+	// the lease. Keeping both would admit C more. A call that waits is served before: while it waits there is no credit,
+	// so that only charged units can be owed, which the bound does not cover.
 	net := min(pool, a.pending)
 	pool -= net
 	a.pending -= net
-	delays = make([]int64, len(waiting))
 	for i, n := range waiting {
 		switch {
-		case i < ans.carried && n <= grants:
-			grants -= n
+		case i < ans.carried && delays[i] == 0:
 		case n <= pool:
+			delays[i] = 0
 			pool -= n
 		default:
 			delays[i] = -1

@@ -68,7 +68,7 @@ func (a *Account) owe(units, window int64) {
 // for the next syncs. soon is the urgency of these syncs.
 func (a *Account) Refund(c *Conditions, n int64, taken Taken, soon Sync) (Sync, Books) {
 	left := n
-	if a.mayBeUnsent(taken) && (!c.windowed() || taken.At == 0 || a.window == 0 || a.window == taken.At) {
+	if a.mayBeUnsent(taken) && (!c.windowed() || taken.At == 0 || a.window == taken.At) {
 		left -= min(n, a.pending)
 		a.pending -= n - left
 	}

@@ -29,9 +29,13 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	if dirty || !written {
 		wrote = s.Last
 	}
+	// The ledger is settled before units are given back: units of a lease that were used and are given back are in it,
+	// and the bucket has no room for them before.
+	settled := op.Gen != 0 && b.settle(&s, op)
 	dirty = op.Refund > 0 && b.refund(&s, op, wrote) || dirty
 	var ans Answer
-	if op.Gen != 0 && b.settle(&s, op) {
+	if settled {
+		b.takeBack(&s, op)
 		dirty = true
 		if op.Keep > 0 {
 			ans.Gen = s.generation()

@@ -29,11 +29,10 @@ func (b Bucket) ceiling(s State) int64 {
 	return int64(math.Max(0, float64(b.Cap)-float64(float64(s.out())*float64(b.Unit))))
 }
 
-// settle replaces the sender's units in the ledger by those that it still holds, and puts the units that it returns
-// back into the bucket. It does all of this or nothing. It returns false if the ledger has no record of the units any
-// more, because the generation has passed or the state was lost. It also returns false if Redis has lost writes: a
-// batch that is sent again after its envelope was lost would take the same units off the ledger twice. The bucket has
-// room for the returned units, because the ledger has kept it.
+// settle replaces the sender's units in the ledger by those that it still holds. takeBack then puts the units that it
+// returns back into the bucket. Both happen, or neither. settle returns false if the ledger has no record of the units
+// any more, because the generation has passed or the state was lost. It also returns false if Redis has lost writes: a
+// batch that is sent again after its envelope was lost would take the same units off the ledger twice.
 func (b Bucket) settle(s *State, op Op) bool {
 	if op.Lost || op.Broken {
 		return false // a lost write may have settled it before
@@ -44,12 +43,17 @@ func (b Bucket) settle(s *State, op Op) bool {
 	}
 	s.Out[age] -= op.Had
 	s.Out[0] += op.Keep
+	return true
+}
+
+// takeBack puts the units that the sender returns back into the bucket, which has room for them, because the ledger has
+// kept it.
+func (b Bucket) takeBack(s *State, op Op) {
 	// A debt may be that of bookings, whose time is fixed. If returned units paid it, a later call and a booking could
 	// use the same units.
 	give := math.Max(0, float64(float64(op.Back)*float64(b.Unit))+math.Min(0, float64(s.Level)))
 	s.Level = int64(math.Min(float64(s.Level)+give, float64(b.ceiling(*s))))
 	s.Since = max(s.Since-op.Back, 0)
-	return true
 }
 
 // lease sizes a lease from the free units. before is the level before the grants.

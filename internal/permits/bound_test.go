@@ -16,6 +16,7 @@ func (f fault) breaks() bool { return f == evicted || f == failedOver }
 // outlive a cut-off of their process. After an eviction, and after a failover that loses writes, they can: the test counts these
 // schedules. In all, no call starves, and at the end all permits can be had again. After a failover without an outage, permits may stay
 // booked because the failover lost a give-back, and no answer has told its process so. They are free when it asks for the key again.
+// A call that waits for them until then does not starve: see world.frees.
 func TestBound(t *testing.T) {
 	schedules := uint64(60)
 	switch {

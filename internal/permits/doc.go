@@ -37,7 +37,7 @@
 //   - A process is a member for 1.8 periods from the sending of its last answered heartbeat. A holder is dead if its
 //     heartbeat did not change for 1.8 periods on the clock of another process, which takes the holding off by the
 //     number of the message that wrote it.
-//   - A process that was away tells its holdings before it uses them. It tells the give-backs of the last 10 s before,
+//   - A process that was away tells its holdings before it uses them. It tells the give-backs of the last 13 s before,
 //     too.
 //   - After a loss, Redis grants nothing for three periods. All processes hear of the loss with their heartbeats, and
 //     tell their holdings. In this time, permits of calls of the fallback are not used again.

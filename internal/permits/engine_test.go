@@ -297,7 +297,7 @@ func TestIdle(t *testing.T) {
 	for _, test := range []struct {
 		at, until int64 // s
 		idle      bool
-	}{{10, 20, false}, {11, 20, true}, {11, 11, false}, {100, 20, false}, {100, 200, true}} {
+	}{{13, 20, false}, {14, 20, true}, {14, 14, false}, {100, 20, false}, {100, 200, true}} {
 		c.Until = test.until * second
 		if got := h.Idle(c, test.at*second); got != test.idle {
 			t.Errorf("at %d s, in a process that is a member until %d s: idle is %v", test.at, test.until, got)

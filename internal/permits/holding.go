@@ -197,7 +197,7 @@ func (h *Holding) Denied(c *Conditions, now int64) *Waiter {
 // member, a holding that went back is kept: Redis may be about to lose the give-back in a failover.
 func (h *Holding) Idle(c *Conditions, now int64) bool {
 	return h.booked == 0 && h.used == 0 && h.waiting.first == nil && !h.queued && !h.flying && !h.tells && len(h.claims) == 0 &&
-		now >= h.scarce && now >= h.learns && now-h.rateAt >= second && (h.number == 0 || c.Live(now) && now-h.sentAt >= recent)
+		now >= h.scarce && now >= h.learns && now-h.rateAt >= second && (h.number == 0 || c.Live(now) && now-h.sentAt >= forgets)
 }
 
 // Unused reports whether no call and no op needs the holding. One that is forgotten before it is Idle may cost a

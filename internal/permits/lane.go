@@ -18,6 +18,11 @@ const (
 	// recent is the time for which Redis must know the last message of a process that holds nothing. A process that is
 	// often silent would else report a loss of long ago, and Redis would learn again.
 	recent = 10 * second
+	// forgets is the time after which a process does not tell a give-back again. A message names the one before for up
+	// to recent after its answer, and so shows its loss. The give-back was sent before that answer, by the lag of the
+	// replica and a round trip. The process tells it after another round trip and its next heartbeat. That is less than
+	// 1.8 periods later, or the process was cut off. With a period of a second, 1.2 s are left for the lag and the trips.
+	forgets = recent + 3*second
 )
 
 // Add makes an op of a key due.

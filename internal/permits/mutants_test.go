@@ -27,7 +27,7 @@ var mutants = []mutant{
 	{"proven", wiped, "while Redis learns, permits of calls of the fallback are not used again", false, true},
 	{"gap", failedOver, "a process whose last message is missing in Redis tells of a loss", false, false},
 	{"tell", wiped, "all processes tell their holdings after a loss", false, false},
-	{"touched", outage, "after a cut-off, a process tells the give-backs of the time before it", true, false},
+	{"touched", longOutage, "after a cut-off, a process tells the give-backs of the time before it", true, false},
 	{"adapt", changed, "after a change of the limit, nothing is admitted until the next answer", false, false},
 	{"had", noFault, "a process does not tell permits that a message without an answer may have given back", true, false},
 	{"rejoin", noFault, "a process that was away does not take its missing holding for a loss", true, false},
@@ -39,7 +39,11 @@ var mutants = []mutant{
 func (m mutant) finds(seed uint64) bool {
 	o := schedule(m.fault, m.rule, seed)
 	if m.live {
-		return len(o.bad)+len(o.kept) > 0
+		if len(o.bad)+len(o.kept) == 0 {
+			return false
+		}
+		whole := schedule(m.fault, "", seed)
+		return len(whole.bad)+len(whole.kept) == 0
 	}
 	return o.excess > 0 && (m.fault != failedOver || o.excess > schedule(m.fault, "", seed).excess)
 }

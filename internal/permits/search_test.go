@@ -17,6 +17,7 @@ const (
 	evicted    fault = "eviction of one key"
 	failedOver fault = "failover to a replica that is behind"
 	outage     fault = "failover to a replica that is behind, 10 to 13 s after the end of the master"
+	longOutage fault = "failover to a replica that is behind, 14 to 17 s after the end of the master" // only of mutants
 	stepped    fault = "Redis's clock steps by 5 s"
 	leaped     fault = "Redis's clock steps by an hour"
 	changed    fault = "another limit"
@@ -149,6 +150,9 @@ func (w *world) strike(f fault) {
 	case outage:
 		w.At(when-int64(0.3*w.rnd.Float64()*float64(second)), w.replicate)
 		w.cutOff(when, when+10*second+w.rnd.Int64N(3*second))
+	case longOutage: // longer than a process tells a give-back again
+		w.At(when-int64(0.3*w.rnd.Float64()*float64(second)), w.replicate)
+		w.cutOff(when, when+14*second+w.rnd.Int64N(3*second))
 	case stepped:
 		w.At(when, func() { w.redis.step = 5_000_000 })
 	case leaped:
@@ -260,7 +264,10 @@ func (w *world) watch() {
 	}
 }
 
-// frees returns the permits that Redis could grant a process, with those that live processes hold and do not use.
+// frees returns the permits that Redis could grant a process, with those that live processes hold and do not use. A
+// live process knows of these, so it gives them back in a bounded time. Of permits that stay booked after a failover,
+// their process does not know. They are in use until it sends a message that frees them: see forgot. There is no bound
+// for that, because a process that holds nothing sends only for its next call. The time of a waiting call begins then.
 func (w *world) frees(p *process, h *holding) int64 {
 	m, now := w.redis.memory, w.micros()
 	k := m.Keys[w.keys[h.key].name]
@@ -275,7 +282,7 @@ func (w *world) frees(p *process, h *holding) int64 {
 				used += k.Held[q.id].Permits
 			}
 		default:
-			used += q.keys[h.key].Used()
+			used += q.keys[h.key].Used() + q.staysBooked(h.key)
 		}
 	}
 	if k != nil { // holdings of earlier identities and of dead processes
@@ -321,12 +328,9 @@ func (w *world) collect() {
 // the key since, and whether a call for one permit at each of them frees all. Such a process has sent nothing to the tag, or nothing
 // for so long that it does not tell its last message any more, or the answer that showed the gap was lost.
 func (w *world) asksFree(key int) bool {
-	k, lost := w.redis.memory.Keys[w.keys[key].name], int64(0)
-	if w.failed == 0 || k == nil {
-		return false
-	}
+	var lost int64
 	for _, q := range w.procs {
-		if more := k.Held[q.id].Permits - q.keys[key].Booked(); more > 0 && q.forgot(key) {
+		if more := q.staysBooked(key); more > 0 {
 			lost += more
 			c := &call{key: key, lasts: second / 10}
 			c.waiter.N = 1
@@ -343,6 +347,16 @@ func (w *world) asksFree(key int) bool {
 	p.later(func() { p.call(all) })
 	w.Run(w.Now + rest)
 	return all.runs
+}
+
+// staysBooked returns the permits of a key that stay booked for a process: a failover has lost its give-back, and it
+// does not know so.
+func (p *process) staysBooked(key int) int64 {
+	k := p.w.redis.memory.Keys[p.w.keys[key].name]
+	if k == nil || !p.forgot(key) {
+		return 0
+	}
+	return max(0, k.Held[p.id].Permits-p.keys[key].Booked())
 }
 
 // forgot reports whether a process can have a give-back of a key that the failover lost: see asksFree.

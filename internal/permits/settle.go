@@ -44,7 +44,7 @@ func (h *Holding) at(t int64) {
 // Tell makes an op due: the holding must be told again. One that went back not long before a time is told too, because
 // a Redis that lost the give-back still has it. The time is now, or that of Member.Touched.
 func (h *Holding) Tell(at int64) {
-	if h.booked > 0 || h.used > 0 || h.flying || h.number > 0 && at-h.sentAt < recent {
+	if h.booked > 0 || h.used > 0 || h.flying || h.number > 0 && at-h.sentAt < forgets {
 		h.tells = true
 	}
 }

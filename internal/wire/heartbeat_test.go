@@ -18,11 +18,12 @@ var asked = wire.Pulse{Others: []string{"x", "y"}, Read: []string{"n"}}
 
 func TestDecodeBeatTrustsNothing(t *testing.T) {
 	mark := strings.Repeat("m", 22)
-	good := []any{int64(18), int64(17), int64(16), int64(9), "1 9 abc 20 def 30", "15 " + mark + " 16 " + mark, int64(3), int64(4), int64(5), "api login"}
+	good := []any{int64(18), int64(17), int64(16), int64(9), "1 9 abc 20 def 30", "15 " + mark + " 16 " + mark, "7 19 " + mark, int64(3), int64(4), int64(5), "api login"}
 	want := wire.Beat{
 		Now: 18, Before: 17, Changed: 16, Version: 9, Told: true, Groups: []string{"abc", "def"},
 		Wanted: []wire.Mark{{At: 15, Text: mark}, {At: 16, Text: mark}},
-		Alive:  3, Others: []int64{4, 5}, Names: []string{"api login"},
+		Paused: 7, Pauses: []wire.Pause{{At: 19, Mark: mark}},
+		Alive: 3, Others: []int64{4, 5}, Names: []string{"api login"},
 	}
 	if b, err := wire.DecodeBeat(good, asked); err != nil || !reflect.DeepEqual(b, want) {
 		t.Fatalf("%+v, %v", b, err)
@@ -38,8 +39,10 @@ func TestDecodeBeatTrustsNothing(t *testing.T) {
 	for _, raw := range []any{
 		nil, "OK", int64(1),
 		[]any{},
-		good[:9], append(slices.Clone(good), int64(1)), with(0, int64(-1)), with(3, "2"),
-		with(4, nil), with(4, int64(1)), with(4, "1 9 abc"), with(4, "2 9"), with(1, 17.5), with(8, "x"), with(9, int64(5)), with(9, strings.Repeat("a", wire.MaxNames+1)),
+		good[:10], append(slices.Clone(good), int64(1)), with(0, int64(-1)), with(3, "2"),
+		with(4, nil), with(4, int64(1)), with(4, "1 9 abc"), with(4, "2 9"), with(1, 17.5), with(9, "x"), with(10, int64(5)), with(10, strings.Repeat("a", wire.MaxNames+1)),
+		with(6, nil), with(6, int64(1)), with(6, "0"), with(6, "x"), with(6, "7 19"), with(6, "7 x "+mark), with(6, "7 19 "+mark[1:]), with(6, " 7"),
+		with(6, "7"+strings.Repeat(" 19 "+mark, wire.MaxPaused+1)),
 		with(5, nil), with(5, int64(1)), with(5, "15"), with(5, "x "+mark), with(5, "-1 "+mark), with(5, "15 "+mark[1:]), with(5, " 15 "+mark),
 		with(5, strings.Repeat("15 "+mark+" ", wire.MaxWanted)+"15 "+mark), with(5, "99999999999999999 "+mark),
 		map[any]any{"a": 1},
@@ -104,8 +107,8 @@ func TestDecodeSettingsTrustsNothing(t *testing.T) {
 // connections.
 func TestLargestRepliesOfHeartbeats(t *testing.T) {
 	p := wire.Pulse{Others: make([]string, wire.MaxGroups-1), Read: make([]string, wire.MaxNamesRead)}
-	values := 7 + len(p.Others) + len(p.Read)
-	bytes := values*24 + wire.MaxWanted*len(fmt.Sprintf(" %016d %022d", 0, 0)) + len(p.Read)*wire.MaxNames + wire.MaxGroups*len(fmt.Sprintf(" %022d %016d", 0, 0))
+	values := 8 + len(p.Others) + len(p.Read)
+	bytes := values*24 + (wire.MaxWanted+wire.MaxPaused)*len(fmt.Sprintf(" %016d %022d", 0, 0)) + len(p.Read)*wire.MaxNames + wire.MaxGroups*len(fmt.Sprintf(" %022d %016d", 0, 0))
 	if values > wire.MaxReplyValues || bytes > wire.MaxReplyBytes {
 		t.Errorf("heartbeat: %d values of %d, %d bytes of %d", values, wire.MaxReplyValues, bytes, wire.MaxReplyBytes)
 	}
@@ -122,15 +125,15 @@ func TestLargestRepliesOfHeartbeats(t *testing.T) {
 func TestPartAboutPermits(t *testing.T) {
 	p := wire.Pulse{Process: "me", ID: "g", Members: "m", Member: &permits.Pulse{Losses: 1 << 40, Suspects: []string{"a", "b"}}}
 	keys, argv := wire.EncodePulse(p)
-	if keys[len(keys)-1] != "m" || len(argv) != 6 || argv[5] != "1000000 a b" {
+	if keys[len(keys)-1] != "m" || len(argv) != 7 || argv[6] != "1000000 a b" {
 		t.Errorf("%q, %q", keys, argv)
 	}
-	good := []any{int64(18), int64(17), int64(16), int64(9), "", "", int64(3), int64(77), int64(5), int64(0)}
+	good := []any{int64(18), int64(17), int64(16), int64(9), "", "", "", int64(3), int64(77), int64(5), int64(0)}
 	b, err := wire.DecodeBeat(good, p)
 	if err != nil || b.Losses != 77 || !slices.Equal(b.Beats, []int64{5, 0}) || b.Alive != 3 {
 		t.Fatalf("%+v, %v", b, err)
 	}
-	for i, bad := range map[int]any{7: int64(-1), 8: "5", 9: nil} {
+	for i, bad := range map[int]any{8: int64(-1), 9: "5", 10: nil} {
 		raw := slices.Clone(good)
 		raw[i] = bad
 		if b, err := wire.DecodeBeat(raw, p); !errors.Is(err, wire.ErrReply) {
@@ -143,7 +146,7 @@ func TestPartAboutPermits(t *testing.T) {
 		}
 	}
 	p.Member = nil
-	if _, argv := wire.EncodePulse(p); len(argv) != 5 {
+	if _, argv := wire.EncodePulse(p); len(argv) != 6 {
 		t.Errorf("without the part: %q", argv)
 	}
 }

@@ -46,6 +46,7 @@ type Explanation struct {
 	standing *account.Plan // plan under which the key in memory decides until LimitFor is asked
 	word     int64         // units of the budget
 	asks     bool          // the next call asks LimitFor
+	paused   int64         // ns for which the key is paused still
 	crowded  bool          // the key is not in memory, and memory has no room for it
 	because  string
 	owes     bool // because mentions the units owed
@@ -64,6 +65,7 @@ func Of(t *keys.Terms, at keys.Place, key string, retryIn func(tag int) int64) *
 	f := &x.Conditions.Fallback
 	f.Ends = t.Clocks.WindowEnd(at.Tag, x.Conditions.Window.Period, x.Now)
 	f.Share = t.Shares.Copy(key, f.Size, x.Now)
+	x.paused = t.PausedFor(key, x.Now)
 	x.crowded = !x.Known && t.Crowded(key, x.Now)
 	x.explain()
 	x.Sentence = x.sentence()
@@ -147,6 +149,8 @@ func (x *Explanation) explain() {
 		return
 	}
 	switch {
+	case x.paused > 0:
+		x.deny(hybridlimit.SourcePause, x.Now+x.paused, "the key is paused, by package spend or as a penalty")
 	case x.Plan.Limit.Algorithm == hybridlimit.AlgUnlimited:
 		x.allow(hybridlimit.SourceStatic, "the limit is unlimited")
 	case x.Plan.Limit.Algorithm == hybridlimit.AlgBlocked:

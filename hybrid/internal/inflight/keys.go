@@ -318,7 +318,7 @@ func (e *entry) turn(now int64) {
 }
 
 // forgetAfter is the time (ns) after which a key that no call uses may be Idle.
-const forgetAfter = 11e9
+const forgetAfter = 14e9
 
 // again is turn for an entry that is not locked.
 func (e *entry) again(now int64) {

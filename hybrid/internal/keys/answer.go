@@ -2,6 +2,7 @@ package keys
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
@@ -31,12 +32,31 @@ func (t *Terms) Switched(n int64) (res hybridlimit.Result, ok bool) {
 	return res, ok
 }
 
-// DecidedBySwitch is Switched, and counts the decision. It counts no units, because no limit has admitted them.
-func (t *Terms) DecidedBySwitch(n int64) (res hybridlimit.Result, ok bool) {
+// DecidedAbove is the answer to a call if a switch or a pause decides, which no limit does. It counts the decision. It
+// counts no units, because no limit has admitted them.
+func (t *Terms) DecidedAbove(key string, n int64) (res hybridlimit.Result, ok bool) {
 	if res, ok = t.Switched(n); ok {
 		t.Count.Decided(res.Source, res.Allowed, n)
+		return res, ok
 	}
-	return res, ok
+	left := t.PausedFor(key, t.Clock.Now())
+	if left <= 0 {
+		return res, false
+	}
+	t.Pace.Event(0)
+	wait := time.Duration(left)
+	res = hybridlimit.Result{
+		Limit: t.Control.Plan().Burst, RetryAfter: wait, ResetAfter: wait, Source: hybridlimit.SourcePause, Policy: t.Name,
+	}
+	return t.Tally(res, n), true
+}
+
+// PausedFor returns the time (ns) for which a key is paused still; not above 0: it is not.
+func (t *Terms) PausedFor(key string, now int64) int64 {
+	if !t.Paused.Any() {
+		return 0
+	}
+	return t.Paused.Until(t.Names.Digest(t.Name, key)) - now
 }
 
 // Uncounted returns the answer to a Charge or a Refund of units that SwitchAllowAll did not count.
@@ -64,9 +84,12 @@ func (t *Terms) WriteOff() {
 	t.EndDenials()
 }
 
-// LogDenial writes a line about a counted denial, unless the last line is less than Config.LogDenials old. The line
+// LogDenial counts a denial for the penalty of its key, and writes a line about it, unless the last line is less than Config.LogDenials old. The line
 // names the limit of r, or the key's own limit if r is nil. Call it without locks.
 func (t *Terms) LogDenial(key string, r *account.Plan, n int64, res *hybridlimit.Result) {
+	if t.Penalties != nil && punishes(res) && t.tooMany(key, 1, t.Clock.Now()) {
+		t.punish(key)
+	}
 	if t.LogDenials == 0 || res.Allowed && !res.Shadowed {
 		return
 	}

@@ -44,8 +44,9 @@ type Entry struct {
 
 // whole is the part of an entry that its lock guards.
 type whole struct {
-	Account account.Account
-	Waiters account.Waiters
+	Account  account.Account
+	Waiters  account.Waiters
+	punished bool // too many denials were counted: Unlock pauses the key
 }
 
 // shortKey is the longest key, in bytes, that is stored inside its entry. Comparing such a key touches no other memory.
@@ -108,8 +109,15 @@ func (e *Entry) wake() {
 
 // Unlock unlocks an entry that Lock has locked.
 func (e *Entry) Unlock() {
+	punished := e.whole != nil && e.punished
+	if punished {
+		e.punished = false
+	}
 	e.settleDown()
 	e.Mu.Unlock()
+	if punished {
+		e.Terms.punish(e.Name)
+	}
 }
 
 // settleDown replaces the whole by the compact form, if that loses nothing.
@@ -131,6 +139,9 @@ func (e *Entry) settleDown() {
 func (e *Entry) Begin(now int64) {
 	spent, expired := e.Account.Begin(account.UnitsOf(e.Word.Swap(0)), now)
 	e.Terms.Count.Drained(spent.Kind, spent.Units)
+	if spent.Kind == account.DenyBudget && e.Terms.tooMany(e.Name, spent.Units, now) {
+		e.punished = true
+	}
 	if expired > 0 {
 		e.Terms.Count.Expired.Add(expired)
 	}
@@ -143,15 +154,18 @@ func (e *Entry) End(c *account.Conditions, epoch uint64, now int64) {
 	asks, noted := e.asksAt(now), e.Terms.Store.turnover.notedBy(now)
 	switch p := e.Plan.Load(); {
 	case min(asks, noted) <= now: // only the slow path asks LimitFor, and notes a use
-	case e.Terms.Control.Wordless() || e.Terms.Control.Outdated(p):
-		// Checked after the epoch was read. Close, a switch and a limit first change the control, and then void the
-		// budgets.
+	case e.Terms.Control.Wordless() || e.Terms.Control.Outdated(p) || e.Terms.PausedFor(e.Name, now) > 0:
+		// Checked after the epoch was read. Close, a switch, a limit and a pause first change the control, and then void
+		// the budgets.
 	case e.Terms.Control.Exactly(p): // Redis decides; units that the fallback left are settled, and never loaded
 	default:
 		b, until = e.Account.Load(c, now)
 	}
 	e.Estimate(e.Plan.Load(), e.Account.Remaining(c, now)-b.Spendable())
 	e.Ends.Store(e.windowEnd(c, now))
+	if b.Kind == account.DenyBudget && e.Terms.Penalties != nil {
+		until = min(until, now+penaltyWord)
+	}
 	if b.Kind == account.DenyBudget {
 		e.shut.Store(e.Account.DenyUntil(c))
 	}

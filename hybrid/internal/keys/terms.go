@@ -30,13 +30,15 @@ type Terms struct {
 	Hist    *tell.Histograms // nil: no metrics provider
 	Log     *tell.Log
 
-	Engine   *ratesync.Engine
-	Names    lua.Names
-	Clocks   *member.Clocks
-	Pace     *member.Pace
-	Fleet    *census.Census
-	Shares   *fallback.Shares // of all classes of the limiter
-	Overflow *sometimes.Line  // about keys that find no memory, likewise
+	Engine    *ratesync.Engine
+	Names     lua.Names
+	Clocks    *member.Clocks
+	Pace      *member.Pace
+	Paused    *member.Paused
+	Fleet     *census.Census
+	Penalties *Penalties       // of all classes of the limiter; nil: none
+	Shares    *fallback.Shares // of all classes of the limiter
+	Overflow  *sometimes.Line  // about keys that find no memory, likewise
 
 	Done   <-chan struct{}     // closed by Close: waiting calls return
 	Broken func(tag int) bool  // Redis does not answer

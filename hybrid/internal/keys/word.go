@@ -29,7 +29,7 @@ func (t *Terms) Common(e *Entry, r *account.Plan, n int64, res *hybridlimit.Resu
 		next := w - uint64(n)
 		switch {
 		case kind == account.DenyBudget:
-			if units+n > account.MaxUnits {
+			if units+n > account.MaxUnits || n > 1 && t.Penalties != nil { // a penalty counts calls
 				return false
 			}
 			next = w + uint64(n) // a deny budget counts the denied units

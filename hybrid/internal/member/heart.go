@@ -41,6 +41,7 @@ const (
 type Heart struct {
 	Pace     Pace
 	Wanted   Wanted
+	Paused   Paused
 	Messages atomic.Uint64 // heartbeats, and messages about settings and scripts
 	Trip     atomic.Int64  // ns; the round trip of the last heartbeat, without what this process was late by
 	Again    atomic.Bool   // a setting was changed here, or Redis has lost its memory: see news
@@ -100,6 +101,7 @@ func NewHeart(process string, gather time.Duration, env Env) *Heart {
 	b := &Heart{
 		env: env, gather: gather, Pace: newPace(), Wanted: newWanted(), joined: make(chan struct{}, 1), leaves: make(chan chan struct{}),
 	}
+	b.Paused = newPaused(b.Wanted.told)
 	b.as.Store(&process)
 	return b
 }
@@ -261,6 +263,7 @@ func (b *Heart) send(ctx context.Context, own, text string, others []string) (be
 		p.Members = b.env.Names.Members()
 	}
 	p.Marks = b.Wanted.take()
+	p.Known, p.Pauses = b.Paused.take(b.env.Clock.Now())
 	sent, received, err := b.exchange(ctx, func(ctx context.Context) (err error) {
 		beat, err = b.env.Runner.Heartbeat(ctx, p)
 		return err
@@ -291,7 +294,11 @@ func (b *Heart) send(ctx context.Context, own, text string, others []string) (be
 	}
 	b.env.Clocks.Heard(b.env.Names.FleetTag(), beat.Now, sent, received)
 	b.env.Return(b.Wanted.news(beat.Wanted))
+	if b.Paused.heard(&beat, p.Pauses, sent, received) {
+		b.env.Clock.Void() // after the pauses are known: see keys.Entry.End
+	}
 	if lost {
+		b.Paused.lost()
 		b.named = "" // the names are lost too
 		b.Again.Store(true)
 		b.env.Suspect()
@@ -303,7 +310,7 @@ func (b *Heart) send(ctx context.Context, own, text string, others []string) (be
 func (b *Heart) pulse(own string) wire.Pulse {
 	n := b.env.Names
 	p := wire.Pulse{
-		Group: n.Group(own), Directory: n.Groups(), Changed: n.Changed(), Names: n.GroupNames(own), Wanted: n.Wanted(),
+		Group: n.Group(own), Directory: n.Groups(), Changed: n.Changed(), Names: n.GroupNames(own), Wanted: n.Wanted(), Paused: n.Paused(),
 		ID: own, Process: *b.name, Expiry: b.Pace.expiry(), TTL: textTTL, Version: b.book.Version(),
 	}
 	for _, id := range b.in {

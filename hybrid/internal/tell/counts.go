@@ -34,15 +34,15 @@ type Counts struct {
 	Worst     atomic.Int64 // the largest debt in an answer, units
 }
 
-// Decided counts a decision for n units. The units of SourceStatic and SourceSwitch are not counted, because no limit
-// counts them.
+// Decided counts a decision for n units. The units of SourceStatic, SourceSwitch and SourcePause are not counted, because
+// no limit counts them.
 func (c *Counts) Decided(s hybridlimit.Source, allowed bool, n int64) {
 	if !allowed {
 		c.denied[s].Add(1)
 		return
 	}
 	c.Allowed[s].Add(1)
-	if s != hybridlimit.SourceStatic && s != hybridlimit.SourceSwitch {
+	if s != hybridlimit.SourceStatic && s != hybridlimit.SourceSwitch && s != hybridlimit.SourcePause {
 		c.Admitted.Add(n)
 	}
 }

@@ -70,6 +70,7 @@ const (
 	MsgLimit      = "hybridlimit: the limiter's limit has changed, by the fleet or by its settings; used units stay used; the attribute to has the limit in force"
 	MsgOddLimit   = "hybridlimit: this process cannot apply the fleet's limit, so the limiter ignores it; the attribute error has the reason; set another one, or update this process"
 	MsgKeyLimits  = "hybridlimit: the fleet's limits of single keys have changed; the attribute keys has their number"
+	MsgPausesFull = "hybridlimit: a key is not paused, because this process knows too many pauses; raise Penalty.After"
 	MsgKeysFull   = "hybridlimit: Redis has lost limits of single keys and has no room to restore them; set them again"
 	MsgOtherLimit = "hybridlimit: other processes have another limit for this limiter, and share the state of its keys; give programs of different limits different names or prefixes; the attribute other has their limit"
 	MsgRefuses    = "hybridlimit: Redis refuses the syncs of a slot; the keys of the slot are decided locally, by the fallback of their limiter; the attribute cause has the error"

@@ -39,6 +39,7 @@ var product = map[string]rule{
 	"internal/census":    {},
 	"internal/groups":    {},
 	"internal/waiting":   {inside: []string{"."}},
+	"internal/news":      {inside: []string{"."}},
 	"internal/classes":   {inside: []string{".", "adapter"}},
 	"internal/shards":    {},
 	"internal/refresh":   {inside: []string{".", "adapter"}},
@@ -46,7 +47,7 @@ var product = map[string]rule{
 	"internal/clock":     {},
 	"internal/wire":      {inside: []string{".", "internal/algo", "internal/permits"}},
 	"lua":                {inside: []string{"."}}, // for programs without the Redis client of this module
-	"local":              {inside: []string{".", "adapter", "internal/algo", "internal/classes", "internal/refresh", "internal/shards", "internal/waiting"}, outside: []string{lru, xxhash}},
+	"local":              {inside: []string{".", "adapter", "internal/algo", "internal/classes", "internal/news", "internal/refresh", "internal/shards", "internal/waiting"}, outside: []string{lru, xxhash}},
 	"breaker":            {},
 	"internal/circuit":   {inside: []string{".", "adapter", "breaker"}, outside: []string{gobreaker, redisClient}},
 	"internal/runner": {
@@ -110,7 +111,7 @@ var product = map[string]rule{
 	"hybrid": {
 		inside: []string{
 			".", "adapter", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
-			"internal/groups", "internal/classes", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
+			"internal/groups", "internal/classes", "internal/news", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
 			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/direct", "hybrid/internal/explain",
 			"hybrid/internal/inflight", "hybrid/internal/keys", "hybrid/internal/member", "hybrid/internal/tell",
 		},
@@ -119,10 +120,11 @@ var product = map[string]rule{
 	"hybrid/debug":             {inside: []string{".", "clientkey", "hybrid"}}, // an adapter, so that hybrid does not import net/http
 	"internal/ratelimitheader": {inside: []string{"."}},
 	"clientkey":                {inside: []string{"."}},
-	"internal/clientaddr":      {inside: []string{".", "adapter", "clientkey"}},                                  // shared with the module grpclimit
-	"internal/gate":            {inside: []string{".", "adapter", "internal/sometimes"}, outside: []string{lru}}, // shared with the module grpclimit
+	"internal/clientaddr":      {inside: []string{".", "adapter", "clientkey"}},                                                              // shared with the module grpclimit
+	"internal/gate":            {inside: []string{".", "adapter", "internal/ratelimitheader", "internal/sometimes"}, outside: []string{lru}}, // shared with the module grpclimit
 	"httplimit":                {inside: []string{".", "adapter", "clientkey", "internal/clientaddr", "internal/gate", "internal/ratelimitheader"}},
 	"otellimit":                {inside: []string{".", "adapter"}, outside: []string{otel}},
+	"spend":                    {inside: []string{".", "adapter", "internal/news"}, outside: []string{lru}},
 	"internal/filepoll":        {},
 	"internal/yamlbound":       {}, // shared by the modules limitfile/yamllimit and rls
 	"limitfile":                {inside: []string{".", "adapter", "hybrid", "internal/fallback", "internal/filepoll"}, outside: []string{otel}},
@@ -131,7 +133,7 @@ var product = map[string]rule{
 
 // example is the rule of all packages below examples/: programs that a user could copy, so only public packages.
 var example = rule{
-	inside:  []string{".", "breaker", "clientkey", "local", "global", "hybrid", "httplimit", "limitfile", "limittest"},
+	inside:  []string{".", "breaker", "clientkey", "local", "global", "hybrid", "httplimit", "limitfile", "limittest", "spend"},
 	outside: []string{redisClient, miniredis, otel},
 }
 

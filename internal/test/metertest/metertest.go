@@ -146,7 +146,8 @@ func (p *Provider) Registered() bool {
 func (p *Provider) note(name, kind string, config interface {
 	Unit() string
 	Description() string
-}) error {
+},
+) error {
 	if p.Made == nil {
 		p.Made = map[string]Instrument{}
 	}

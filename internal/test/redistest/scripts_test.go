@@ -223,7 +223,7 @@ func message(rng *rand.Rand, script lua.Script) (keys, argv []string) {
 		return wire.EncodeHistory(key(fmt.Sprint("state", log, ":")), ten(log), one()/4*at, 1+rng.IntN(5))
 	case lua.Fleet:
 		return wire.EncodePulse(wire.Pulse{
-			Group: "group" + process, Directory: "directory", Changed: "changed", Names: "names" + process,
+			Group: "group" + process, Directory: "directory", Changed: "changed", Names: "names" + process, Wanted: "wanted", Paused: "paused",
 			Others: []string{key("group")}, ID: process, Process: process, Expiry: time.Second, Leave: one() == 0,
 			Text: "text", TTL: time.Minute, Version: one(),
 		})

@@ -1,0 +1,68 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/news"
+)
+
+// mostPaused bounds the pauses of a shard.
+const mostPaused = 4096
+
+var errPaused = errors.New("local: too many keys are paused already")
+
+func init() {
+	news.Register(func(l hybridlimit.Limiter) news.Teller {
+		if own, ok := l.(*Limiter); ok && own != nil {
+			return (*giver)(own)
+		}
+		return nil
+	})
+}
+
+// Pause implements news.Teller. The longer of two pauses counts.
+func (g *giver) Pause(_ context.Context, key string, left time.Duration) error {
+	l := (*Limiter)(g)
+	full := false
+	err := l.visit(key, func(s *shard) {
+		now, _ := s.tick(l.now())
+		if len(s.paused) >= mostPaused {
+			maps.DeleteFunc(s.paused, func(_ string, until time.Duration) bool { return until <= now })
+		}
+		if full = len(s.paused) >= mostPaused; full {
+			return
+		}
+		if s.paused == nil {
+			s.paused = map[string]time.Duration{}
+		}
+		s.paused[key] = max(s.paused[key], now+left)
+	})
+	if full {
+		return errPaused
+	}
+	return err
+}
+
+// pausedFor returns the time for which the key is paused still; not above 0: it is not. Call it after enter.
+func (p *place) pausedFor() time.Duration {
+	if p.paused == nil {
+		return 0
+	}
+	until, ok := p.paused[p.key]
+	if ok && until <= p.at {
+		delete(p.paused, p.key)
+	}
+	return until - p.at
+}
+
+// pausedResult returns the answer for a key that is paused.
+func (l *Limiter) pausedResult(at *place, left time.Duration) hybridlimit.Result {
+	wait := after(left, at.behind)
+	return hybridlimit.Result{
+		Limit: at.plan.burst - at.floor, RetryAfter: wait, ResetAfter: wait, Source: hybridlimit.SourcePause, Policy: l.cfg.Name,
+	}
+}
