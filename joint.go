@@ -86,7 +86,7 @@ func allowLone(ctx context.Context, ask *Ask) (Result, error) {
 	res, err := ask.Limiter.AllowN(ctx, ask.Key, ask.N)
 	if ask.Result = res; res.Allowed && !res.Shadowed {
 		if r, ok := ask.Limiter.(refunder); ok {
-			ask.Taken = NewTaken(refunds{r}, 0, false)
+			ask.Taken = NewTaken(refunds{r}, 0, 0, false)
 		}
 	}
 	return res, err

@@ -128,7 +128,7 @@ func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part, res *hybridli
 	for _, p := range parts {
 		for _, i := range p.asks {
 			if each[i].Result = p.res; p.back.Refund > 0 {
-				each[i].Taken = hybridlimit.NewTaken((*giver)(p.Limiter), p.back.RefundAt, true)
+				each[i].Taken = hybridlimit.NewTaken((*giver)(p.Limiter), p.back.RefundAt, p.terms.Window.Period, true)
 			}
 		}
 	}
