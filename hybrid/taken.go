@@ -47,6 +47,8 @@ func (p *part) taken() hybridlimit.Taken {
 		return hybridlimit.Taken{}
 	case p.exactly && p.paid && p.back.Refund > 0:
 		return hybridlimit.NewTaken((*giver)(l), p.back.RefundAt, p.plan.Window.Period, true)
+	case p.v.Window > 0: // on credit
+		return hybridlimit.NewTaken((*giver)(l), p.v.Window, p.plan.Window.Period, false)
 	case p.window > 0:
 		return hybridlimit.NewTaken((*giver)(l), p.window, p.plan.Window.Period, false)
 	default:
