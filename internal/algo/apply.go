@@ -49,7 +49,9 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	for _, n := range op.Asks {
 		units, delay := b.grant(s.Level, n, frozen, op)
 		if units > 0 {
-			s.Level -= units * b.Unit
+			if s.Level -= units * b.Unit; op.MaxDelay > 0 && s.Level < 0 {
+				s.Ahead = max(s.Ahead, s.Last+b.wait(-s.Level))
+			}
 			if ans.Granted == 0 {
 				ans.Delay = delay
 			}
@@ -87,6 +89,9 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	if s.Keep-s.Last <= b.WaitFull(s.Level) {
 		s.Keep = 0
 	}
+	if s.Ahead <= s.Last {
+		s.Ahead = 0
+	}
 	if dirty || written {
 		ans.Born = s.Born
 	}
@@ -116,7 +121,7 @@ func (b Bucket) load(s State, now, since int64) State {
 	old := b.wrote(s)
 	s.Level = old.clamp(float64(s.Level) + float64(old.kept()))
 	if now-s.Last < -ClockSlack {
-		s.Keep, s.Last = max(s.Keep-s.Last+now, 0), now
+		s.Keep, s.Ahead, s.Last = max(s.Keep-s.Last+now, 0), max(s.Ahead-s.Last+now, 0), now
 	}
 	if old != b {
 		if since > 0 {
