@@ -128,7 +128,7 @@ func tellEach(each []hybridlimit.Ask, asks []joint, parts []*part, res *hybridli
 	for _, p := range parts {
 		for _, i := range p.asks {
 			if each[i].Result = p.res; p.back.Refund > 0 {
-				each[i].Taken = hybridlimit.NewTaken((*giver)(p.Limiter), p.back.RefundAt, true)
+				each[i].Taken = hybridlimit.NewTaken((*giver)(p.Limiter), p.back.RefundAt, p.terms.Window.Period, true)
 			}
 		}
 	}
@@ -269,9 +269,14 @@ func take(ctx, bounded context.Context, group []*part) (hybridlimit.Result, erro
 		return err
 	})
 	if err != nil {
-		p := group[max(0, slices.IndexFunc(group, func(p *part) bool { return !p.Limiter.cfg.FailOpen }))]
-		p.res, err = p.Limiter.unavailable(ctx, p.Limiter.blank(p.terms), p.N, err)
-		return p.res, err
+		closed := slices.IndexFunc(group, func(p *part) bool { return !p.Limiter.cfg.FailOpen })
+		cause := err
+		for i, p := range group {
+			if closed < 0 || i == closed { // a limit that fails open has no answer if another one denies
+				p.res, err = p.Limiter.unavailable(ctx, p.Limiter.blank(p.terms), p.N, cause)
+			}
+		}
+		return group[max(0, closed)].res, err
 	}
 	worst := group[0]
 	for i, p := range group {

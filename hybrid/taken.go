@@ -12,8 +12,9 @@ type giver Limiter
 
 // ReturnTaken implements hybridlimit.Returner. at is the number of a window, or the time of an entry of a log in µs of
 // Redis's time; 0: the limit has neither. The units go with the next sync of the key. If Redis decides each call, they
-// are one message.
-func (g *giver) ReturnTaken(ctx context.Context, key string, n, at int64, direct bool) error {
+// are one message. After a change of the period nothing returns: only Redis knows in which of the new windows it counts
+// the units.
+func (g *giver) ReturnTaken(ctx context.Context, key string, n, at, period int64, direct bool) error {
 	l := (*Limiter)(g)
 	if err := l.control.Check(key, n, l.maxKey); err != nil {
 		return err
@@ -22,7 +23,7 @@ func (g *giver) ReturnTaken(ctx context.Context, key string, n, at int64, direct
 		return nil
 	}
 	place, err := l.terms.Place(key)
-	if err != nil || account.Static(place.Plan.Limit) {
+	if err != nil || account.Static(place.Plan.Limit) || place.Plan.Window.Period != period {
 		return err
 	}
 	_, err = l.direct.RefundLater(ctx, key, place, n, account.Taken{At: at, Direct: direct}, account.SyncLazily)
@@ -33,10 +34,10 @@ func (g *giver) ReturnTaken(ctx context.Context, key string, n, at int64, direct
 // their window.
 func (l *Limiter) taken(p *account.Plan, tag int) hybridlimit.Taken {
 	if p.Window.Period == 0 {
-		return hybridlimit.NewTaken((*giver)(l), 0, false)
+		return hybridlimit.NewTaken((*giver)(l), 0, 0, false)
 	}
 	now := max(0, l.terms.Clocks.Redis(tag, l.clock.Now()))
-	return hybridlimit.NewTaken((*giver)(l), p.Window.Number(now), false)
+	return hybridlimit.NewTaken((*giver)(l), p.Window.Number(now), p.Window.Period, false)
 }
 
 // taken names the units of an admitted part.
@@ -45,9 +46,11 @@ func (p *part) taken() hybridlimit.Taken {
 	case p.v.Action != account.Admit || p.v.Source == hybridlimit.SourceFallback: // of the share of this process alone
 		return hybridlimit.Taken{}
 	case p.exactly && p.paid && p.back.Refund > 0:
-		return hybridlimit.NewTaken((*giver)(l), p.back.RefundAt, true)
+		return hybridlimit.NewTaken((*giver)(l), p.back.RefundAt, p.plan.Window.Period, true)
+	case p.v.Window > 0: // on credit
+		return hybridlimit.NewTaken((*giver)(l), p.v.Window, p.plan.Window.Period, false)
 	case p.window > 0:
-		return hybridlimit.NewTaken((*giver)(l), p.window, false)
+		return hybridlimit.NewTaken((*giver)(l), p.window, p.plan.Window.Period, false)
 	default:
 		return l.taken(p.plan, p.at.Tag)
 	}

@@ -15,7 +15,7 @@ type giver Limiter
 // ReturnTaken implements hybridlimit.Returner. at is the end of a fixed window, the time of a decision in a sliding one, or
 // the time at which units leave a log; 0: the limit has none of them. ctx has the request id under which a log has the
 // units.
-func (g *giver) ReturnTaken(ctx context.Context, key string, n, at int64, _ bool) error {
+func (g *giver) ReturnTaken(ctx context.Context, key string, n, at, _ int64, _ bool) error {
 	l := (*Limiter)(g)
 	if at == 0 {
 		_, err := l.Refund(ctx, key, n)
@@ -43,5 +43,5 @@ func (p *jointKey) taken() hybridlimit.Taken {
 	case hybridlimit.AlgSlidingWindow:
 		at = max(1, m.at)
 	}
-	return hybridlimit.NewTaken((*giver)(p.l), int64(at), false)
+	return hybridlimit.NewTaken((*giver)(p.l), int64(at), 0, false)
 }

@@ -15,12 +15,15 @@
 --          t      µs from <born>+<age> to the next poll that is free
 --          o, p   units in the ledger: leased in the second in which level was
 --                 right, and in the second before
+--          h      µs from <born>+<age> to the last booking that lies ahead
+--          k      µs from <born>+<age> for which the state is kept, although the bucket
+--                 is full before: units came back, of which older views do not know
 --          z      µs from born to the last reset: views up to that time are void
 -- Limit:   "b <unit> <refill> <cap>": sub-units per unit, sub-units per µs,
 --          sub-units of a full bucket; the same with q
 -- Expiry:  the time until the bucket is full, + 1 s (the longest lease) + 1 s (the
---          longest freeze, or the second generation of the ledger); after a reset
---          at least the time from the deepest debt to full. A full bucket without
+--          longest freeze, or the second generation of the ledger); at least k +
+--          2 s; after a reset at least the time from the deepest debt to full. A full bucket without
 --          a lease that is out is like no state, so it may be forgotten.
 -- Source:  GCRA, ITU-T I.371, in its token form. The Go twin, line for line, is
 --          internal/algo: bucket.go, queue.go, apply.go.
@@ -43,7 +46,7 @@ local function bucket_rescale(s, unit, lim)
   s.level = max(-lim.cap, min(s.level, lim.cap))
 end
 
-local bucket_fields = {r = 'refill', t = 'wait', o = 'out', p = 'outbefore', z = 'reset'}
+local bucket_fields = {r = 'refill', t = 'wait', o = 'out', p = 'outbefore', h = 'ahead', k = 'keep', z = 'reset'}
 
 -- bucket_read parses a state. It returns the state, and the unit and the refill of
 -- the limit that wrote it; nil for a state that this library cannot have written.
@@ -55,17 +58,19 @@ local function bucket_read(raw, lim)
   born, since = tonumber(born, 16) or HUGE, tonumber(since, 16) or HUGE
   if unit < 1 or born < 1 or max(unit, abs(level), abs(age), born, since) > EXACT then return nil end
   local s = {
-    level = level, last = born + age, born = born, since = since, slot = 0, out = 0, outbefore = 0, reset = 0,
-    lim = lim, dirty = false, wrote = born + age, more = '', changed = false, -- all fields, so that the table never grows
+    level = level, last = born + age, born = born, since = since, slot = 0, out = 0, outbefore = 0, ahead = 0, keep = 0,
+    reset = 0, lim = lim, dirty = false, wrote = born + age, more = '', changed = false, -- all fields, so that the table never grows
   }
   if tail == '' then return s, unit, 1 end
   local f = read_fields(tail, bucket_fields)
   if not f then return nil end
-  local refill, wait = f.refill or 1, f.wait or 0
+  local refill, wait, ahead, keep = f.refill or 1, f.wait or 0, f.ahead or 0, f.keep or 0
   s.out, s.outbefore, s.more = f.out or 0, f.outbefore or 0, f.more
-  if min(wait, s.out, s.outbefore) < 0 or max(wait, s.out, s.outbefore) > EXACT then return nil end
+  if min(wait, ahead, keep, s.out, s.outbefore) < 0 or max(wait, ahead, keep, s.out, s.outbefore) > EXACT then return nil end
   if refill < 1 or refill > EXACT / 4 then return nil end
   if wait > 0 then s.slot = s.last + wait end
+  if ahead > 0 then s.ahead = s.last + ahead end
+  if keep > 0 then s.keep = s.last + keep end
   if f.reset then
     s.reset = born + f.reset
     if s.reset < 1 or s.reset > EXACT then return nil end
@@ -112,13 +117,15 @@ local function bucket_load(raw, lim, now, _, since)
   local s, unit, refill = bucket_read(raw, lim)
   if not s then
     return {
-      level = lim.cap, last = now, born = now, since = 0, slot = 0, out = 0, outbefore = 0, reset = 0,
-      lim = lim, dirty = false, wrote = now, more = '', changed = false, fresh = true,
+      level = lim.cap, last = now, born = now, since = 0, slot = 0, out = 0, outbefore = 0, ahead = 0, keep = 0,
+      reset = 0, lim = lim, dirty = false, wrote = now, more = '', changed = false, fresh = true,
     }
   end
   local old = bucket_terms(lim, unit, refill)
   s.level = max(-old.cap, min(s.level + bucket_kept(old), old.cap))
-  if now - s.last < -CLOCK_SLACK then s.last = now end -- the clock stepped back: the state moves with it
+  if now - s.last < -CLOCK_SLACK then -- the clock stepped back: the state moves with it
+    s.ahead, s.keep, s.last = max(s.ahead - s.last + now, 0), max(s.keep - s.last + now, 0), now
+  end
   if old ~= lim then
     if since > 0 then bucket_advance(s, old, now - since) end
     s.level, s.changed = min(s.level, bucket_ceiling(s, old)) - bucket_kept(old), true
@@ -138,6 +145,11 @@ local function bucket_write(key, s, lim)
   if s.out > 0 then text = text .. format(' o%x', s.out) end
   if s.outbefore > 0 then text = text .. format(' p%x', s.outbefore) end
   local full = ceil((lim.cap - s.level) / lim.refill)
+  if s.ahead > s.last then text = text .. format(' h%x', s.ahead - s.last) end
+  if s.keep > s.last then
+    text = text .. format(' k%x', s.keep - s.last)
+    full = max(full, s.keep - s.last)
+  end
   if s.reset > 0 then
     text = text .. ' z' .. hexed(s.reset - s.born)
     full = max(full, s.reset - s.last + ceil(2 * lim.cap / lim.refill))
@@ -202,6 +214,11 @@ local function bucket_merge(s, lim, op, now)
   end
 end
 
+-- bucket_keep is called before units come back. The bucket is full earlier then than
+-- by the views of the other processes. If it was forgotten by the time at which one
+-- of them tells its view, bucket_merge would take the units again.
+local function bucket_keep(s, lim) s.keep = max(s.keep, s.last + ceil((lim.cap - s.level) / lim.refill)) end
+
 -- bucket_refund gives back n units. Units that a full bucket cannot take are
 -- dropped. For a cancelled booking, at is the time from which its units might have
 -- been used. Units granted after it stay taken, or a later booking and the returned
@@ -217,6 +234,7 @@ local function bucket_refund(s, lim, n, at)
     give = max(0, give - max(0, after * lim.refill - min(s.level, 0)))
     n = floor(give / lim.unit)
   end
+  if give > 0 then bucket_keep(s, lim) end
   local level = s.level + max(0, min(give, bucket_ceiling(s, lim) - s.level))
   local since = max(s.since - n, 0)
   s.dirty = s.dirty or level ~= s.level or since ~= s.since

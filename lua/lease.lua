@@ -23,7 +23,9 @@ local function bucket_takeback(s, lim, op)
   local back = op.back or 0
   s.dirty = true
   if back == 0 then return end
-  local give = max(0, back * lim.unit + min(0, s.level)) -- a debt may be that of bookings: it stays
+  local give = back * lim.unit
+  if s.ahead > s.last then give = max(0, give + min(0, s.level)) end -- the debt of bookings stays
+  if give > 0 then bucket_keep(s, lim) end
   s.level, s.since = min(s.level + give, bucket_ceiling(s, lim)), max(s.since - back, 0)
 end
 
@@ -101,7 +103,8 @@ local function bucket_apply(s, lim, op, now)
   if op.maxdelay > 0 then op.div = 0 end
   if queue or op.maxdelay > 0 then op.gen, op.back = 0, 0 end
   if op.reset then
-    s.reset, s.level, s.last, s.since, s.slot, s.out, s.outbefore, s.dirty = max(now, s.last), cap, now, 0, 0, 0, 0, true
+    s.reset, s.level, s.last, s.since, s.slot, s.out, s.outbefore = max(now, s.last), cap, now, 0, 0, 0, 0
+    s.ahead, s.keep, s.dirty = 0, 0, true
   end
   if s.changed and op.limsince > 0 and #op.asks > 0 then s.dirty = true end -- store that the new rate has begun
   bucket_merge(s, lim, op, now)
@@ -120,6 +123,7 @@ local function bucket_apply(s, lim, op, now)
     if units > 0 then
       if granted == 0 then delay = wait end
       s.level, granted = s.level - units * unit, granted + units
+      if op.maxdelay > 0 and s.level < 0 then s.ahead = max(s.ahead, s.last + ceil(-s.level / lim.refill)) end
     elseif n > 0 and refused == 0 then
       refused, patience = op.partial and 1 or n, op.maxdelay
     end
@@ -143,6 +147,8 @@ local function bucket_apply(s, lim, op, now)
     retry = max(s.slot - now, 0) -- the next poll, for any ask
   end
   if s.slot <= s.last then s.slot = 0 end
+  if s.ahead <= s.last then s.ahead = 0 end
+  if s.keep > 0 and s.keep - s.last <= ceil((cap - s.level) / lim.refill) then s.keep = 0 end
   if not settled and (op.back or 0) > 0 then lease = -1 - lease end
   return granted, lease, booked and -generation(s) or life, retry, delay
 end

@@ -69,6 +69,7 @@ func TestMemoryOfAKey(t *testing.T) {
 		{"bucket, a year old, in debt", hybridlimit.PerMinute(1000), algo.Op{Owed: 1_900}, year, 136},
 		{"bucket, one a day, a year old", hybridlimit.TokenBucket(1, 24*time.Hour, 100), algo.Op{Owed: 199}, year, 136},
 		{"bucket, a lease in the ledger", hybridlimit.PerSecond(100), algo.Op{Demand: 1e6, Div: 2}, time.Minute, 136},
+		{"bucket, after units came back", hybridlimit.PerSecond(100), algo.Op{Owed: 70, Refund: 60}, time.Hour, 120},
 		{"bucket, after a reset", hybridlimit.PerSecond(100), algo.Op{Reset: true}, time.Hour, 136},
 		{"queue, an hour old", hybridlimit.LeakyQueue(100, time.Second, 0), algo.Op{Owed: 70}, time.Hour, 120},
 		{"fixed window, an hour old", hybridlimit.FixedWindow(100, time.Second), algo.Op{Owed: 70}, time.Hour, 120},

@@ -57,6 +57,8 @@ func TestTTLOfEveryKind(t *testing.T) {
 		}{
 			{hybridlimit.LeakyQueue(1, day, 3), algo.Op{Asks: []int64{2}}, func(time.Duration) time.Duration { return 2 * day }},
 			{hybridlimit.LeakyQueue(1, day, 3), algo.Op{Owed: 5}, func(time.Duration) time.Duration { return 5 * day }},
+			{hybridlimit.TokenBucket(1, day, 3), algo.Op{Owed: 2, Refund: 2}, func(time.Duration) time.Duration { return 2 * day }},
+			{hybridlimit.LeakyQueue(1, day, 3), algo.Op{Owed: 2, Refund: 1}, func(time.Duration) time.Duration { return 2 * day }},
 			{hybridlimit.TokenBucket(1, day, 3), algo.Op{Reset: true}, func(time.Duration) time.Duration { return 6 * day }},
 			{hybridlimit.FixedWindow(5, day), algo.Op{Asks: []int64{5}}, func(ends time.Duration) time.Duration { return ends + day }},
 			{hybridlimit.FixedWindow(5, day), algo.Op{Owed: 6}, func(ends time.Duration) time.Duration { return ends + 2*day }},

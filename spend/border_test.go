@@ -244,3 +244,52 @@ func TestUnitsOfAnEarlierWindowPayNoCharge(t *testing.T) {
 		}
 	}
 }
+
+// TestUnitsWithoutAView takes and charges units on credit, while the process has no view of the window. They count in the
+// window of that time, at its very begin and until its end, and return to it.
+func TestUnitsWithoutAView(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{hybridlimit.FixedWindow(1000, window), hybridlimit.SlidingWindow(1000, window)} {
+		for _, name := range []string{"hybrid auto", "hybrid deferred"} {
+			for _, at := range []time.Duration{0, time.Millisecond, 8 * time.Millisecond, window - 20*time.Millisecond, window - time.Millisecond} {
+				synctest.Test(t, func(t *testing.T) {
+					w := worlds[name](t, limit)
+					time.Sleep(window - time.Duration(time.Now().UnixNano())%window + at)
+					s := begin(t, ask(w.limiter, 4))
+					here := time.Duration(time.Now().UnixNano()) % window // it may have waited for Redis
+					if here < at {                                        // the answer came after the border
+						return
+					}
+					time.Sleep(window - here + look)
+					if got, want := w.used(), part(4, limit.Algorithm == hybridlimit.AlgSlidingWindow); got != want {
+						t.Errorf("%s, %v: %d of 4 units count in the window after that of Begin, want %d", name, limit, got, want)
+					}
+					time.Sleep(window - look + at)
+					if _, err := s.Use(t.Context(), 0, 24); err != nil { // of the window before, there are none
+						t.Error(err)
+					}
+					time.Sleep(window - at + look)
+					_, leases := w.unspent()
+					if got, want := w.used(), part(20, limit.Algorithm == hybridlimit.AlgSlidingWindow); got < want || got > want+leases {
+						t.Errorf("%s, %v: %d of 20 units count in the window after that of Use at %v, want %d", name, limit, got, at, want)
+					}
+				})
+			}
+			synctest.Test(t, func(t *testing.T) {
+				w := worlds[name](t, limit)
+				time.Sleep(window - time.Duration(time.Now().UnixNano())%window)
+				s := begin(t, ask(w.limiter, 4))
+				if _, err := s.Use(t.Context(), 0, 0); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second)
+				if err := s.Settle(t.Context()); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second)
+				if got := w.used(); got != 0 {
+					t.Errorf("%s, %v: %d units are used, want none: all came back", name, limit, got)
+				}
+			})
+		}
+	}
+}

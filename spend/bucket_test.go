@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
 // TestABusyBucketTakesUnitsBack has a call of two seconds in a bucket that other calls keep empty. What the call does not
@@ -49,6 +51,52 @@ func TestABusyBucketTakesUnitsBack(t *testing.T) {
 					t.Errorf("%d units in the next second, want 100", got)
 				}
 			})
+		})
+	}
+}
+
+// TestReturnedLeasesPayADebt has a process that holds leased units, while another one charges more than is left. The
+// leased units go back unspent, and the debt is what was told of.
+func TestReturnedLeasesPayADebt(t *testing.T) {
+	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict} {
+		synctest.Test(t, func(t *testing.T) {
+			limit := hybridlimit.TokenBucket(1, 24*time.Hour, 100)
+			b := redistest.NewBubble(t)
+			var both [2]*hybrid.Limiter
+			for i := range both {
+				l, err := hybrid.New(b.Client(nil), limit, hybrid.Config{Name: "api", Mode: mode, MaxWait: time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				both[i] = l
+				time.Sleep(3 * time.Second)
+			}
+			var told int64
+			for ; both[0].Stats().Held < 5 && told < 60; told++ {
+				begin(t, ask(both[0], 1))
+				time.Sleep(10 * time.Millisecond)
+			}
+			held := both[0].Stats().Held
+			if held == 0 {
+				t.Fatalf("%v: no units are leased", mode)
+			}
+			s := begin(t, ask(both[1], 1))
+			if _, err := s.Use(t.Context(), 0, 120-told); err != nil { // 20 units more than there are
+				t.Error(err)
+			}
+			time.Sleep(5 * time.Second)
+			k, err := exact(t, b, limit).Inspect(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ended int64
+			for _, l := range both {
+				ended += l.Stats().Held + l.Stats().Expired + l.Stats().Lost
+			}
+			if got := limit.BurstSize() - k.Left + k.Debt - ended; got != 120 {
+				t.Errorf("%v: %d units are used beside %d of leases, and 120 were told of: %d were leased", mode, got, ended, held)
+			}
 		})
 	}
 }

@@ -11,9 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/global"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/limittest"
@@ -384,4 +386,37 @@ func TestAChargeThatFailedIsMadeAgain(t *testing.T) {
 	if !slices.Equal(f.charges, []int64{5, 7}) {
 		t.Errorf("charged %v, want 5, which failed, and 7", f.charges)
 	}
+}
+
+// TestLimitsThatFailOpen settles a call that two limits admitted because Redis was away.
+func TestLimitsThatFailOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := redistest.NewBubble(t)
+		rdb := b.Client(func(o *redis.Options) { o.MaxRetries = -1 })
+		var asks []hybridlimit.Ask
+		for _, name := range []string{"a", "b"} {
+			l, err := global.New(rdb, hybridlimit.PerDay(100), global.Config{Name: name, FailOpen: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			asks = append(asks, ask(l, 10))
+		}
+		b.Kill()
+		s, res, err := spend.Begin(t.Context(), asks...)
+		if !errors.Is(err, hybridlimit.ErrUnavailable) || !res.Allowed || s == nil {
+			t.Fatalf("Begin: %+v, %v", res, err)
+		}
+		for i := range asks {
+			if got := asks[i].Result; !got.Allowed || got.Source != hybridlimit.SourceFallback || got.Granted != 10 {
+				t.Errorf("ask %d: %+v", i, got)
+			}
+			if _, err := s.Use(t.Context(), i, 4); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := s.Settle(t.Context()); err != nil {
+			t.Errorf("Settle: %v", err)
+		}
+	})
 }

@@ -87,7 +87,7 @@ func allowAlone(ctx context.Context, ask *hybridlimit.Ask) (hybridlimit.Result, 
 	res, err := ask.Limiter.AllowN(ctx, ask.Key, ask.N)
 	ask.Permit, ask.Taken, ask.Result = hybridlimit.Permit{}, hybridlimit.Taken{}, res
 	if r, ok := ask.Limiter.(refunder); ok && res.Allowed {
-		ask.Taken = hybridlimit.NewTaken(refunds{r}, 0, false)
+		ask.Taken = hybridlimit.NewTaken(refunds{r}, 0, 0, false)
 	}
 	return res, err
 }
@@ -100,7 +100,7 @@ type refunder interface {
 type refunds struct{ refunder }
 
 // ReturnTaken implements hybridlimit.Returner.
-func (r refunds) ReturnTaken(ctx context.Context, key string, n, _ int64, _ bool) error {
+func (r refunds) ReturnTaken(ctx context.Context, key string, n, _, _ int64, _ bool) error {
 	_, err := r.Refund(ctx, key, n)
 	return err
 }

@@ -76,8 +76,9 @@ func (a *Account) onCredit(c *Conditions, n, now int64) Verdict {
 		v.Reason = OnBlindCredit
 	}
 	window := a.view.window
-	if !a.fresh(now) { // charged units need no view
-		window = 0
+	v.Window = window
+	if !a.fresh(now) { // charged units and blind credit need no view.
+		window, v.Window = c.present(), c.Last
 	}
 	a.owe(n, window)
 	if a.pending >= a.flushAt(c, now) {

@@ -53,9 +53,21 @@ type Conditions struct {
 	Behind   bool              // syncs that may wait are late by more than T
 	Lost     int64             // ns; the time at which a loss in Redis was last noticed; 0: never
 	Broken   bool              // Redis must not be asked: the breaker is not closed, or a switch forbids it
+
+	// First and Last are the numbers of the windows of the earliest and the latest time that Redis's clock may show now.
+	// A sync that is sent now arrives in Last or later. 0: not known, or no window.
+	First, Last int64
 }
 
 func (c *Conditions) windowed() bool { return c.Window.Period > 0 }
+
+// present returns the number of the present window; 0: not known, because one begins about now.
+func (c *Conditions) present() int64 {
+	if c.First != c.Last {
+		return 0
+	}
+	return c.First
+}
 
 // hasLeases reports whether the mode has leases and there are calls to use them.
 func (c *Conditions) hasLeases() bool {

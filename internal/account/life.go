@@ -63,7 +63,7 @@ func (a *Account) Load(c *Conditions, now int64) (b Budget, until int64) {
 		if a.ahead.units > 0 {
 			until = min(until, a.ahead.begin)
 		}
-	case a.pending > 0 && (a.view.ends == 0 || now+2*c.Tick <= a.view.ends): // the units count in the view's window
+	case a.pending > 0 && (!c.windowed() || now+2*c.Tick <= a.view.ends): // the units count in the view's window
 		// A unit is pending, so a sync is queued. It will carry the units that are spent from now on. The unit that
 		// makes this sync urgent is left to the slow path.
 		units := a.CreditLeft(c, now)
@@ -112,14 +112,13 @@ func (a *Account) Adapt(old, p *Plan, now int64) (lost int64) {
 	a.Return()
 	v := &a.view
 	if anotherCount(old, p) {
+		here := a.here(now).window
 		*v, a.used = view{}, true // of another window
 		a.window = 0
 		if !sameWindows(old, p) {
-			for i := range a.refunds {
-				a.refunds[i].at = 0
-			}
+			lost = a.refunds.move(here)
 		}
-		return a.leaveLimit(old, p)
+		return lost + a.leaveLimit(old, p)
 	}
 	from := max(v.received, p.Began)
 	if p.Began == 0 || p.From == FromCall {

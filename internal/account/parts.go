@@ -148,6 +148,20 @@ func (r *refunds) add(units, at int64, windowed bool) (void int64) {
 	return void
 }
 
+// move gives the units of window here to the present window of another period, in which Redis counts them now. It
+// returns the number of the other units, which are void: no window of that period has counted them for certain.
+func (r *refunds) move(here int64) (void int64) {
+	for i := range r {
+		o := &r[i]
+		if o.at != 0 && o.at != here {
+			void += o.units
+			*o = refund{}
+		}
+		o.at = 0
+	}
+	return void
+}
+
 // take removes and returns the units for the next sync: the older ones.
 func (r *refunds) take() refund {
 	i := 0

@@ -34,8 +34,8 @@ type Verdict struct {
 	Asks    Reason // reason for which neither held units nor credit decided; None: one did
 	Without Reason // reason for which Redis was not asked, or not waited for; None: Redis was not needed
 
-	// Window is the number of the window in which Redis has counted the units of an answer. The answer may have come
-	// after its end. 0: not known, or no window.
+	// Window is the number of the window in which Redis has counted the units of an answer, or will count the owed
+	// ones. The answer may have come after its end. 0: not known, or no window.
 	Window int64
 
 	// The shell sets the next fields.

@@ -49,7 +49,9 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	for _, n := range op.Asks {
 		units, delay := b.grant(s.Level, n, frozen, op)
 		if units > 0 {
-			s.Level -= units * b.Unit
+			if s.Level -= units * b.Unit; op.MaxDelay > 0 && s.Level < 0 {
+				s.Ahead = max(s.Ahead, s.Last+b.wait(-s.Level))
+			}
 			if ans.Granted == 0 {
 				ans.Delay = delay
 			}
@@ -84,6 +86,12 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	if s.Slot <= s.Last {
 		s.Slot = 0
 	}
+	if s.Keep-s.Last <= b.WaitFull(s.Level) {
+		s.Keep = 0
+	}
+	if s.Ahead <= s.Last {
+		s.Ahead = 0
+	}
 	if dirty || written {
 		ans.Born = s.Born
 	}
@@ -113,7 +121,7 @@ func (b Bucket) load(s State, now, since int64) State {
 	old := b.wrote(s)
 	s.Level = old.clamp(float64(s.Level) + float64(old.kept()))
 	if now-s.Last < -ClockSlack {
-		s.Last = now
+		s.Keep, s.Ahead, s.Last = max(s.Keep-s.Last+now, 0), max(s.Ahead-s.Last+now, 0), now
 	}
 	if old != b {
 		if since > 0 {
@@ -213,14 +221,23 @@ func (b Bucket) refund(s *State, op Op, wrote int64) bool {
 		n = int64(give / float64(b.Unit))
 	}
 	room := float64(b.ceiling(*s) - level) // not negative, after Load and merge
+	if give > 0 {
+		b.keep(s)
+	}
 	s.Level, s.Since = level+int64(math.Max(math.Min(give, room), 0)), max(since-n, 0)
 	return s.Level != level || s.Since != since
 }
 
-// TTL returns the ms for which a state must be kept: until the bucket is full, or, after a Reset, until the lowest view
-// from before it would be full. It adds the longest life of a lease, and the longest freeze after a clock stepped back.
+// keep is called before units come back to a loaded state. The bucket is full earlier then than by the views of the
+// other processes. If Redis had forgotten it by the time at which one of them tells its view, merge would take the
+// state for lost, and take the units again.
+func (b Bucket) keep(s *State) { s.Keep = max(s.Keep, s.Last+b.WaitFull(s.Level)) }
+
+// TTL returns the ms for which a state must be kept: until the bucket is full, or, after units came back or a Reset,
+// until the lowest view from before would be full. It adds the longest life of a lease, and the longest freeze after a
+// clock stepped back.
 func (b Bucket) TTL(s State) int64 {
-	full := b.WaitFull(s.Level + b.kept())
+	full := max(b.WaitFull(s.Level+b.kept()), s.Keep-s.Last)
 	if s.Reset > 0 {
 		full = max(full, s.Reset-s.Last+b.wait(2*b.Cap))
 	}

@@ -53,7 +53,7 @@ func (k *bucketBooks) op() (op algo.Op, lease int) {
 		op.Owed = rng.Int64N(max(1, min(burst/2, (level+k.b.Cap)/k.b.Unit))) // not below the lowest level
 	}
 	lease = -1
-	if n := len(k.held); n > 0 && !k.b.Queue && level >= op.Owed*k.b.Unit { // returned units pay no debt
+	if n := len(k.held); n > 0 && !k.b.Queue {
 		if h := k.held[rng.IntN(n)]; h.gen != 0 && !h.lost {
 			lease = indexOf(k.held, h)
 			op.Gen, op.Had, op.View = h.gen, h.units, algo.View{Level: level, At: k.s.Last, Born: k.s.Born}

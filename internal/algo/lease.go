@@ -49,9 +49,15 @@ func (b Bucket) settle(s *State, op Op) bool {
 // takeBack puts the units that the sender returns back into the bucket, which has room for them, because the ledger has
 // kept it.
 func (b Bucket) takeBack(s *State, op Op) {
-	// A debt may be that of bookings, whose time is fixed. If returned units paid it, a later call and a booking could
-	// use the same units.
-	give := math.Max(0, float64(float64(op.Back)*float64(b.Unit))+math.Min(0, float64(s.Level)))
+	give := float64(op.Back) * float64(b.Unit)
+	if s.Ahead > s.Last {
+		// The debt is that of bookings, whose time is fixed. If returned units paid it, a later call and a booking could
+		// use the same units.
+		give = math.Max(0, float64(give)+math.Min(0, float64(s.Level)))
+	}
+	if give > 0 {
+		b.keep(s)
+	}
 	s.Level = int64(math.Min(float64(s.Level)+give, float64(b.ceiling(*s))))
 	s.Since = max(s.Since-op.Back, 0)
 }

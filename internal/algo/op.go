@@ -33,6 +33,8 @@ type State struct {
 	Level  int64 // sub-units left, negative in debt, down to -Cap; of a queue less Cap, so minus its content
 	Last   int64 // µs of Redis time for which Level holds
 	Slot   int64 // µs of Redis time of the next poll that is free; 0: now
+	Ahead  int64 // µs of Redis time of the last booking that lies ahead; 0: none
+	Keep   int64 // µs of Redis time until which the state is kept, although the bucket is full before; 0: no longer than that
 
 	// Out is the ledger: leased units, which lower the level to which the bucket refills. Out[0] is for the generation
 	// of Last, Out[1] for the one before.

@@ -101,10 +101,17 @@ func TestApplySteps(t *testing.T) {
 			// The second time, the ledger has forgotten it.
 			{0, algo.Op{Gen: gen, Had: 1, Back: 1, View: seen}, algo.Answer{Life: µs(500 * ms), Retry: µs(100 * ms), Refused: true}},
 		}},
-		{"units that go back pay no debt", ten, []step{
+		{"units that go back pay a debt", ten, []step{
 			{0, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Lease: 2, Level: 300_000, Life: µs(s), Cap: 300_000, Gen: gen}},
 			{0, owe(4), algo.Answer{Level: -100_000, Life: µs(400 * ms), Cap: 300_000, Retry: µs(200 * ms)}},
-			{0, algo.Op{Gen: gen, Had: 2, Back: 2, View: seen}, algo.Answer{Level: 0, Life: µs(500 * ms), Retry: µs(100 * ms)}},
+			{0, algo.Op{Gen: gen, Had: 2, Back: 2, View: seen}, algo.Answer{Level: 100_000, Life: µs(400 * ms)}},
+		}},
+		{"but none while a booking lies ahead", ten, []step{
+			{0, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Lease: 2, Level: 300_000, Life: µs(s), Cap: 300_000, Gen: gen}},
+			{0, algo.Op{Asks: []int64{4}, MaxDelay: µs(s)}, algo.Answer{Granted: 4, Level: -100_000, Delay: µs(100 * ms), Retry: µs(200 * ms), Cap: 300_000}},
+			{99 * ms, algo.Op{Gen: gen, Had: 2, Back: 1, Keep: 1, View: seen}, algo.Answer{Level: 98_000, Life: µs(s), Cap: 400_000, Gen: gen, Retry: 2000}},
+			{100 * ms, owe(3), algo.Answer{Level: -201_000, Life: µs(601 * ms), Cap: 400_000, Retry: µs(301 * ms)}},
+			{100 * ms, algo.Op{Gen: gen, Had: 1, Back: 1, View: seen}, algo.Answer{Level: -101_000, Life: µs(601 * ms), Retry: µs(201 * ms)}},
 		}},
 		{"the ledger forgets units after the next generation", ten, []step{
 			{0, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Lease: 2, Level: 300_000, Life: µs(s), Cap: 300_000, Gen: gen}},

@@ -24,6 +24,9 @@ func (a *Asker) InHand(key string, at keys.Place, n int64, taken *account.Taken)
 	ev := e.Event()
 	v, decided := e.Account.DirectBegin(&ev.Conditions, n, ev.Now)
 	*taken = account.Taken{At: e.Moment(&ev.Conditions, ev.Now+v.Delay), Ns: ev.Now}
+	if v.Window > 0 { // on credit
+		taken.At = v.Window
+	}
 	if !decided {
 		var must bool
 		if must, twice = e.Account.MustSettle(); must {

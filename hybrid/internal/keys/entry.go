@@ -182,6 +182,11 @@ func (e *Entry) Conditions(p *account.Plan, now int64) (c account.Conditions) {
 func (e *Entry) setConditions(c *account.Conditions, p *account.Plan, now int64) {
 	e.Terms.setConditions(c, p, now)
 	c.Fallback.Share = e
+	if c.Window.Period > 0 {
+		if at := e.Terms.Clocks.Redis(e.Tag(), now); at > 0 {
+			c.First, c.Last = c.Window.Number(at), c.Window.Number(e.Terms.Clocks.Latest(e.Tag(), now))
+		}
+	}
 	if c.Broken = e.Terms.Alone(e.Tag()); c.Broken {
 		c.Fallback.Ends = e.windowEnd(c, now)
 	}

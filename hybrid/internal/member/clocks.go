@@ -6,22 +6,26 @@ import "sync/atomic"
 // answers use this lead, so they name the same end, independent of the key and the sync. An answer proves two bounds:
 // the lead is at least Redis's time minus the time of receipt, and at most Redis's time minus the time of sending.
 // The lead starts at the lower bound, so that windows end a little late, and moves only when a bound proves it wrong.
-// The zero value knows nothing.
+// most is the upper bound of the answer whose request was the quickest. The zero value knows nothing.
 type redisClock struct {
 	lead  atomic.Int64 // ns
+	most  atomic.Int64 // ns
 	known atomic.Bool
 }
 
 // heard notes Redis's time (µs) in an answer, and reports whether the answer is the first.
 func (c *redisClock) heard(redisNow, sent, received int64) (first bool) {
 	least, most := redisNow*1000-received, redisNow*1000+999-sent
-	lead := c.lead.Load()
-	if !c.known.Load() || lead < least {
+	lead, known := c.lead.Load(), c.known.Load()
+	if !known || lead < least {
 		lead = least
 	} else if lead > most { // Redis's clock was set back
 		lead = most
 	}
 	c.lead.Store(lead)
+	if was := c.most.Load(); !known || was > most || was < lead {
+		c.most.Store(most)
+	}
 	return !c.known.Swap(true)
 }
 
@@ -75,6 +79,16 @@ func (c *Clocks) Redis(tag int, now int64) int64 {
 		return 0
 	}
 	return (now + r.lead.Load()) / 1000
+}
+
+// Latest is Redis for the latest time that the answers so far permit. A message that is sent at now does not arrive
+// before it.
+func (c *Clocks) Latest(tag int, now int64) int64 {
+	r := &c.of[c.index(tag)]
+	if !r.known.Load() {
+		return 0
+	}
+	return (now + r.most.Load()) / 1000
 }
 
 // Begin makes so many clocks. Call it once, before all other methods.
