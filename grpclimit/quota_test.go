@@ -37,22 +37,9 @@ func (a *acting) FullDuplexCall(ss grpc.BidiStreamingServer[grpc_testing.Streami
 // act starts a server with these interceptors, and returns a client of it.
 func act(t *testing.T, a *acting, chain []grpc.ServerOption, opts ...grpc.DialOption) grpc_testing.TestServiceClient {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	server := grpc.NewServer(chain...)
 	grpc_testing.RegisterTestServiceServer(server, a)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = server.Serve(listener)
-	}()
-	t.Cleanup(func() {
-		server.Stop()
-		<-done
-	})
-	return dial(t, listener.Addr().String(), opts...)
+	return dial(t, listen(t, server), opts...)
 }
 
 // guard returns the interceptors of a Config and limits.

@@ -83,14 +83,20 @@ func serve(t *testing.T, cfg grpclimit.Config, limits ...grpclimit.Limit) (*serv
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	server := grpc.NewServer(grpc.UnaryInterceptor(one), grpc.StreamInterceptor(many),
 		grpc.UnknownServiceHandler(func(_ any, ss grpc.ServerStream) error { return status.Error(codes.Unimplemented, "unknown") }))
 	made := &service{}
 	grpc_testing.RegisterTestServiceServer(server, made)
+	return made, listen(t, server)
+}
+
+// listen starts a server on the loopback, and returns its address.
+func listen(t *testing.T, server *grpc.Server) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -100,7 +106,7 @@ func serve(t *testing.T, cfg grpclimit.Config, limits ...grpclimit.Limit) (*serv
 		server.Stop()
 		<-done
 	})
-	return made, listener.Addr().String()
+	return listener.Addr().String()
 }
 
 func dial(t *testing.T, addr string, opts ...grpc.DialOption) grpc_testing.TestServiceClient {

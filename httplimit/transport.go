@@ -23,7 +23,7 @@ type TransportConfig struct {
 	MaxWait time.Duration
 	// MaxRetries bounds the retries of one request. Zero: 3. Negative: no retries.
 	MaxRetries int
-	// Pause is the answer to a 429 that names no time: no request is sent to that server (see Key) for so long, and for
+	// Pause is the answer to a 429 that names no time: no request is sent to that server (see Key) in this time, and for
 	// up to a tenth longer. The refused request waits too, if it can, and is then retried. Each further such refusal in
 	// a row doubles the pause, up to MaxBlock. Refusals of requests that were sent before the pause do not double it. A
 	// request that the server serves ends the row. Zero: 5 s. Negative: no pause.
@@ -68,7 +68,7 @@ type TransportConfig struct {
 // and a reset, as GitHub sends it. The time of a refusal is Retry-After. Without it, the time of a 429 or 403 is the
 // latest reset of a limit with no units left. All requests to that server (see TransportConfig.Key) are held up for
 // that time and up to a tenth longer. The addition is random, so that clients do not return at the same time. A
-// request that cannot wait so long is not sent and fails with *BusyError. A 429 without a time is followed by a pause
+// request that cannot wait until then is not sent and fails with *BusyError. A 429 without a time is followed by a pause
 // (TransportConfig.Pause).
 //
 // A refused request is retried if that is safe. Its body must be readable again (GetBody). The status must be 429 or
@@ -84,7 +84,7 @@ type TransportConfig struct {
 //
 // The units left in any response are a hint. If no unit is left, requests wait for the reset, which is the end of t in
 // RateLimit. If few units are left (SlowBelow), requests are spread over the time until then. A request that cannot
-// wait so long is sent after MaxWait or MaxBlock, or at once if its context would end before. Transport ignores quotas
+// wait until then is sent after MaxWait or MaxBlock, or at once if its context would end before. Transport ignores quotas
 // in units other than requests, and the fields of a response from a cache.
 //
 // X-RateLimit-Bucket and X-RateLimit-Resource name one of several limits. While Transport knows of two with the same

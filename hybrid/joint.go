@@ -194,7 +194,7 @@ func (p *commonPart) common() bool {
 // take names the units that common has taken.
 func (p *commonPart) take() {
 	if p.ask.Result.Allowed {
-		p.ask.Taken = p.ask.Limiter.(*Limiter).taken(p.plan, p.e.Tag())
+		p.ask.Taken = (*giver)(p.ask.Limiter.(*Limiter)).taken(p.plan, p.e.Tag())
 	}
 }
 

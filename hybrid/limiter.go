@@ -150,7 +150,7 @@ func (l *Limiter) uncommon(ctx context.Context, key string, n int64) (hybridlimi
 // slow decides when the fast path cannot: the key is not in memory, its budget has expired, or its units have run out.
 func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.Plan) (hybridlimit.Result, error) {
 	if res, ok := l.terms.DecidedAbove(key, n); ok {
-		l.terms.LogDenial(key, nil, n, &res)
+		l.terms.Denied(key, nil, n, &res)
 		return res, nil
 	}
 	if given != nil && l.control.Exactly(given) || given == nil && l.control.Exactly(l.control.Plan()) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 	"github.com/hybridlimit/hybridlimit/internal/news"
@@ -33,14 +32,7 @@ func (p Penalty) check(bad *adapter.Violations) {
 	bad.AddIf(p.For > news.LongestPause, "Config.Penalty.For", p.For, fmt.Sprintf("must be at most %v", news.LongestPause))
 }
 
-func init() {
-	news.Register(func(l hybridlimit.Limiter) news.Teller {
-		if own, ok := l.(*Limiter); ok && own != nil {
-			return (*giver)(own)
-		}
-		return nil
-	})
-}
+func init() { news.Register(func(l *Limiter) news.Teller { return (*giver)(l) }) }
 
 // Pause implements news.Teller. The process knows the pause at once, and the others with the next heartbeats.
 func (g *giver) Pause(_ context.Context, key string, left time.Duration) error {
@@ -48,10 +40,8 @@ func (g *giver) Pause(_ context.Context, key string, left time.Duration) error {
 	if err := l.control.Check(key, 1, l.maxKey); err != nil {
 		return err
 	}
-	now := l.clock.Now()
-	if !l.hub.heart.Paused.Tell(l.hub.names.Digest(l.cfg.Name, key), now+int64(left), now) {
+	if !l.terms.Pause(key, int64(left)) {
 		return fmt.Errorf("hybrid: %w: %d keys are paused already", ErrFleetKeysFull, member.MostPaused)
 	}
-	l.clock.Void()
 	return nil
 }

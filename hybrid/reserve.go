@@ -95,7 +95,7 @@ type booked struct {
 // book takes n units that will be available within most µs.
 func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybridlimit.Result, back booked, err error) {
 	if res, ok := l.terms.DecidedAbove(key, n); ok {
-		l.terms.LogDenial(key, nil, n, &res)
+		l.terms.Denied(key, nil, n, &res)
 		return res, back, nil
 	}
 	at, err := l.terms.Place(key)

@@ -290,8 +290,8 @@ func (l *Limiter) observe(o metric.Observer, in *tell.Instruments) {
 type decides struct{ allow, deny bool }
 
 // mayDecide returns the results that a source can have with this limiter. Their series are exported from the start
-// with the value 0, so that the first decision is visible as a rise. These are at most ten series of a policy. The
-// series of Unlimited is the exception: it begins with the first admission.
+// with the value 0, so that the first decision is visible as a rise. These are at most eleven series of a policy. The
+// series of Unlimited, and of spend.Pause, begin with the first decision.
 func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
 	exactly := l.control.Exactly(l.control.Plan())
 	switch s {
@@ -307,22 +307,24 @@ func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
 		return decides{deny: l.Mode() == ModeStrict}
 	case hybridlimit.SourceStatic: // a cost above the burst
 		return decides{deny: true}
+	case hybridlimit.SourcePause:
+		return decides{deny: l.cfg.Penalty.After > 0}
 	}
 	return decides{}
 }
 
-// logJoint is keys.Terms.LogDenial for a call under several limits. It logs once, for the key that denied. The second loop is for
+// logJoint is keys.Terms.Denied for a call under several limits. It logs once, for the key that denied. The second loop is for
 // limits that count nothing, which have no part.
 func logJoint(asks []joint, parts []*part, res *hybridlimit.Result) {
 	for _, p := range parts {
 		if p.Limiter.cfg.Name == res.Policy && p.res.Source == res.Source && !p.res.Allowed {
-			p.Limiter.terms.LogDenial(p.Key, p.plan, p.N, res)
+			p.Limiter.terms.Denied(p.Key, p.plan, p.N, res)
 			return
 		}
 	}
 	for _, a := range asks {
 		if a.Limiter.cfg.Name == res.Policy {
-			a.Limiter.terms.LogDenial(a.Key, nil, a.N, res)
+			a.Limiter.terms.Denied(a.Key, nil, a.N, res)
 			return
 		}
 	}

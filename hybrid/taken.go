@@ -32,26 +32,26 @@ func (g *giver) ReturnTaken(ctx context.Context, key string, n, at, period int64
 
 // taken names units of a key that were taken in the present window. Units in hand and the credit of a view do not outlive
 // their window.
-func (l *Limiter) taken(p *account.Plan, tag int) hybridlimit.Taken {
+func (g *giver) taken(p *account.Plan, tag int) hybridlimit.Taken {
 	if p.Window.Period == 0 {
-		return hybridlimit.NewTaken((*giver)(l), 0, 0, false)
+		return hybridlimit.NewTaken(g, 0, 0, false)
 	}
-	now := max(0, l.terms.Clocks.Redis(tag, l.clock.Now()))
-	return hybridlimit.NewTaken((*giver)(l), p.Window.Number(now), p.Window.Period, false)
+	now := max(0, g.terms.Clocks.Redis(tag, g.clock.Now()))
+	return hybridlimit.NewTaken(g, p.Window.Number(now), p.Window.Period, false)
 }
 
 // taken names the units of an admitted part.
 func (p *part) taken() hybridlimit.Taken {
-	switch l := p.Limiter; {
+	switch g := (*giver)(p.Limiter); {
 	case p.v.Action != account.Admit || p.v.Source == hybridlimit.SourceFallback: // of the share of this process alone
 		return hybridlimit.Taken{}
 	case p.exactly && p.paid && p.back.Refund > 0:
-		return hybridlimit.NewTaken((*giver)(l), p.back.RefundAt, p.plan.Window.Period, true)
+		return hybridlimit.NewTaken(g, p.back.RefundAt, p.plan.Window.Period, true)
 	case p.v.Window > 0: // on credit
-		return hybridlimit.NewTaken((*giver)(l), p.v.Window, p.plan.Window.Period, false)
+		return hybridlimit.NewTaken(g, p.v.Window, p.plan.Window.Period, false)
 	case p.window > 0:
-		return hybridlimit.NewTaken((*giver)(l), p.window, p.plan.Window.Period, false)
+		return hybridlimit.NewTaken(g, p.window, p.plan.Window.Period, false)
 	default:
-		return l.taken(p.plan, p.at.Tag)
+		return g.taken(p.plan, p.at.Tag)
 	}
 }

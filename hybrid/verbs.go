@@ -46,7 +46,7 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 		return hybridlimit.Result{}, err
 	}
 	if res, ok := l.terms.DecidedAbove(key, n); ok {
-		l.terms.LogDenial(key, nil, n, &res)
+		l.terms.Denied(key, nil, n, &res)
 		return res, nil
 	}
 	if res, ok, err := l.uncountedKey(key, n); ok || err != nil {

@@ -2,7 +2,7 @@ package local
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -13,16 +13,7 @@ import (
 // mostPaused bounds the pauses of a shard.
 const mostPaused = 4096
 
-var errPaused = errors.New("local: too many keys are paused already")
-
-func init() {
-	news.Register(func(l hybridlimit.Limiter) news.Teller {
-		if own, ok := l.(*Limiter); ok && own != nil {
-			return (*giver)(own)
-		}
-		return nil
-	})
-}
+func init() { news.Register(func(l *Limiter) news.Teller { return (*giver)(l) }) }
 
 // Pause implements news.Teller. The longer of two pauses counts.
 func (g *giver) Pause(_ context.Context, key string, left time.Duration) error {
@@ -42,7 +33,7 @@ func (g *giver) Pause(_ context.Context, key string, left time.Duration) error {
 		s.paused[key] = max(s.paused[key], now+left)
 	})
 	if full {
-		return errPaused
+		return fmt.Errorf("local: key %q is not paused: %d keys of its shard are paused already", key, mostPaused)
 	}
 	return err
 }

@@ -60,7 +60,7 @@ func (l *Limiter) SetLimit(limit hybridlimit.Limit) error {
 // may be above the burst. AllowAtMost fails as AllowN does.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	var at place
-	return l.take(&at, key, n, func() hybridlimit.Result {
+	return l.call(&at, key, n, true, func() hybridlimit.Result {
 		e := at.use(l.request(ctx))
 		seen := e.look(at.at, 1+at.floor)
 		some, delay := max(0, min(n, seen.room-at.floor)), time.Duration(0)
@@ -79,7 +79,7 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 // may be above the burst. Result.Granted is n.
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	var at place
-	res, err := l.call(&at, key, n, func() hybridlimit.Result {
+	res, err := l.call(&at, key, n, false, func() hybridlimit.Result {
 		e := at.use(l.request(ctx))
 		e.charge(at.at, n)
 		return l.result(&at, e.look(at.at, 0))
@@ -100,7 +100,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 // avoids this, because it knows the time at which its units were taken.
 func (l *Limiter) Refund(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
 	var at place
-	res, err := l.call(&at, key, n, func() hybridlimit.Result {
+	res, err := l.call(&at, key, n, false, func() hybridlimit.Result {
 		if at.entry != nil {
 			at.use("").refund(at.at, n)
 		}
@@ -122,7 +122,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 // AllowN does.
 func (l *Limiter) PeekN(_ context.Context, key string, n int64) (hybridlimit.Result, error) {
 	at := place{peeks: true}
-	res, err := l.call(&at, key, n, func() hybridlimit.Result {
+	res, err := l.call(&at, key, n, false, func() hybridlimit.Result {
 		e := at.glance()
 		at.plan, at.floor = e.plan, l.floor(e.plan.limit)
 		if n > e.plan.burst-at.floor {
@@ -188,7 +188,7 @@ func (l *Limiter) book(ctx context.Context, key string, n int64, most time.Durat
 	var at place
 	var held holding
 	above := false
-	res, err := l.take(&at, key, n, func() hybridlimit.Result {
+	res, err := l.call(&at, key, n, true, func() hybridlimit.Result {
 		if above = n > at.plan.burst-at.floor; above {
 			return hybridlimit.Result{}
 		}

@@ -2,6 +2,7 @@ package spend_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -49,5 +50,19 @@ func BenchmarkSpend(b *testing.B) {
 				s.Settle(ctx)
 			}
 		})
+	}
+}
+
+// BenchmarkEstimate has a class in use among a thousand.
+func BenchmarkEstimate(b *testing.B) {
+	e, err := spend.NewEstimator(spend.EstimatorConfig{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range 1000 {
+		e.Observe(fmt.Sprint(i), int64(i))
+	}
+	for b.Loop() {
+		e.Estimate("7", 100)
 	}
 }

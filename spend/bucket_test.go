@@ -62,16 +62,7 @@ func TestReturnedLeasesPayADebt(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			limit := hybridlimit.TokenBucket(1, 24*time.Hour, 100)
 			b := redistest.NewBubble(t)
-			var both [2]*hybrid.Limiter
-			for i := range both {
-				l, err := hybrid.New(b.Client(nil), limit, hybrid.Config{Name: "api", Mode: mode, MaxWait: time.Second})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer l.Close()
-				both[i] = l
-				time.Sleep(3 * time.Second)
-			}
+			both := fleet(t, b, 2, limit, hybrid.Config{Mode: mode, MaxWait: time.Second})
 			var told int64
 			for ; both[0].Stats().Held < 5 && told < 60; told++ {
 				begin(t, ask(both[0], 1))

@@ -13,7 +13,8 @@
 // not there are any left, because they are used already. Without a Use the estimate stands.
 //
 // At each quiet moment, the units debited for settled calls are the totals of their last Use, plus the estimates of
-// those without one, plus units that could not be given back. These are the units of a window that is over
-// or has another period since, the units of a bucket that has been full since, and those of the fallback, whose share no
-// other process has. A call that is never settled keeps its estimate.
+// those without one, plus units that could not be given back. These are the units of a window that is over or has
+// another period since, the units of a bucket that has been full since, and those of the fallback, whose share no other
+// process has. A call that is never settled keeps its estimate. A Reset of the key does not know of running calls: what
+// they give back comes back after it too.
 package spend

@@ -18,17 +18,7 @@ func TestOthersHaveWhatComesBack(t *testing.T) {
 			hybridlimit.TokenBucket(1, time.Hour, 100), hybridlimit.LeakyQueue(1, time.Hour, 100), hybridlimit.FixedWindow(100, 24*time.Hour),
 		} {
 			synctest.Test(t, func(t *testing.T) {
-				b := redistest.NewBubble(t)
-				var both [2]*hybrid.Limiter
-				for i := range both {
-					l, err := hybrid.New(b.Client(nil), limit, hybrid.Config{Name: "api", Mode: mode, MaxWait: time.Second})
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer l.Close()
-					both[i] = l
-					time.Sleep(3 * time.Second)
-				}
+				both := fleet(t, redistest.NewBubble(t), 2, limit, hybrid.Config{Mode: mode, MaxWait: time.Second})
 				s := begin(t, ask(both[0], 100))
 				time.Sleep(time.Second)
 				if res, err := both[1].Allow(t.Context(), "k"); err != nil || res.Allowed {

@@ -20,13 +20,14 @@ import (
 // only to the processes that know them already. Of package local, the pause holds in this limiter.
 //
 // until must be in the future, and at most 10 minutes from now: ErrInvalid. Other limiters, also those of package global
-// and limits of calls in flight, are ErrUnsupported. The other errors are those of AllowN. It costs about 1 µs.
+// and limits of calls in flight, are ErrUnsupported. hybrid.ErrFleetKeysFull means that this process knows 4000 pauses that
+// end later. The other errors are those of AllowN. It costs a hash of the key.
 func Pause(ctx context.Context, limiter hybridlimit.Limiter, key string, until time.Time) error {
 	left := time.Until(until)
 	var bad adapter.Violations
 	bad.AddIf(limiter == nil, "limiter", nil, "must not be nil")
 	bad.AddIf(left <= 0, "until", until, "must be in the future")
-	bad.AddIf(left > news.LongestPause+time.Second, "until", until, fmt.Sprintf("must be at most %v from now", news.LongestPause))
+	bad.AddIf(left > news.LongestPause, "until", until, fmt.Sprintf("must be at most %v from now", news.LongestPause))
 	if err := bad.Err("spend: Pause"); err != nil {
 		return err
 	}
@@ -34,5 +35,5 @@ func Pause(ctx context.Context, limiter hybridlimit.Limiter, key string, until t
 	if t == nil {
 		return fmt.Errorf("spend: Pause: %w: %T cannot pause a key", hybridlimit.ErrUnsupported, limiter)
 	}
-	return t.Pause(ctx, key, min(left, news.LongestPause))
+	return t.Pause(ctx, key, left)
 }

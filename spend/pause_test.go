@@ -3,7 +3,6 @@ package spend_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,22 +14,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 	"github.com/hybridlimit/hybridlimit/spend"
 )
-
-// fleet returns limiters of as many processes.
-func fleet(t *testing.T, b *redistest.Bubble, n int, limit hybridlimit.Limit, cfg hybrid.Config) (ls []*hybrid.Limiter) {
-	for range n {
-		cfg.Name, cfg.Hub.Logger = "api", slog.New(slog.DiscardHandler)
-		l, err := hybrid.New(b.Client(nil), limit, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		ls = append(ls, l)
-		time.Sleep(137 * time.Millisecond) // the heartbeats of a fleet are spread
-	}
-	time.Sleep(4 * time.Second)
-	return ls
-}
 
 // admits asks each limiter for a unit every 10 ms, for a time. It returns when the last unit was admitted, since the
 // start; below 0: none was.

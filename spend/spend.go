@@ -22,7 +22,7 @@ type Spend struct {
 	after detached // the context of Settle
 	id    string   // of the request
 
-	mu      sync.Mutex // guards settled, used, told and charged
+	mu      sync.Mutex // guards settled, and told and charged of the parts; when settled, told stays
 	settled bool
 }
 
@@ -44,15 +44,14 @@ type part struct {
 	permit  hybridlimit.Permit
 	counts  bool  // a limit has counted the estimate
 	alone   bool  // in the fallback of this process, which takes nothing back
-	used    bool  // a Use has told of a total
-	told    int64 // the largest total
+	told    int64 // the largest total; below 0: no Use has told of one
 	charged int64 // units beyond the estimate
 }
 
 // Begin takes the estimates N of all asks, or none, as hybridlimit.AllowAll does. The limiter of a single ask may be of
-// any type: Settle gives its units back by Refund, if it has that. Begin returns a Spend if the call is
-// admitted, and otherwise nil. The Spend has the permits of asks whose Limiter is an Acquirer: Settle releases them.
-// Begin writes each limit's answer into its ask, if a slice is passed. The errors are those of AllowAll.
+// any type: Settle gives its units back by Refund, if it has that. Begin returns a Spend if the call is admitted, and
+// otherwise nil. The Spend has the permits of asks whose Limiter is an Acquirer: Settle releases them. Begin writes each
+// limit's answer into its ask, if a slice is passed. The errors are those of AllowAll.
 func Begin(ctx context.Context, asks ...hybridlimit.Ask) (*Spend, hybridlimit.Result, error) {
 	res, err := allow(ctx, asks)
 	if !res.Allowed {
@@ -64,7 +63,7 @@ func Begin(ctx context.Context, asks ...hybridlimit.Ask) (*Spend, hybridlimit.Re
 		a := &asks[i]
 		_, holds := a.Limiter.(hybridlimit.Acquirer)
 		s.parts = append(s.parts, part{
-			limiter: a.Limiter, key: a.Key, n: a.N, taken: a.Taken, permit: a.Permit,
+			limiter: a.Limiter, key: a.Key, n: a.N, taken: a.Taken, permit: a.Permit, told: -1,
 			counts: !holds && counted(&a.Result), alone: a.Result.Source == hybridlimit.SourceFallback,
 		})
 		a.Permit = hybridlimit.Permit{} // the Spend has it
@@ -129,14 +128,15 @@ func (s *Spend) Use(ctx context.Context, i int, total int64) (hybridlimit.Result
 		return hybridlimit.Result{}, nil
 	}
 	if i < 0 || i >= len(s.parts) {
-		return hybridlimit.Result{}, &hybridlimit.InvalidError{Package: "spend", Violations: []hybridlimit.Violation{
-			{Field: "i", Value: i, Problem: fmt.Sprintf("must be the index of one of the %d asks", len(s.parts))},
-		}}
+		var bad adapter.Violations
+		bad.Add("i", i, fmt.Sprintf("must be the index of one of the %d asks", len(s.parts)))
+		return hybridlimit.Result{}, bad.Err("spend")
 	}
 	if total < 0 {
 		return hybridlimit.Result{}, fmt.Errorf("spend: ask %d: total %d: %w: must not be negative", i, total, hybridlimit.ErrCost)
 	}
-	more, p, err := s.tell(i, total)
+	p := &s.parts[i]
+	more, err := s.tell(p, total)
 	if more == 0 || err != nil {
 		return hybridlimit.Result{Allowed: err == nil, Granted: max(0, min(total, p.n))}, err
 	}
@@ -151,27 +151,25 @@ func (s *Spend) Use(ctx context.Context, i int, total int64) (hybridlimit.Result
 	if err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		q := &s.parts[i]
-		q.charged -= more
+		p.charged -= more
 	}
 	return res, err
 }
 
-// tell notes a total, and returns the units that must be charged, with the part.
-func (s *Spend) tell(i int, total int64) (more int64, p part, err error) {
+// tell notes a total, and returns the units that must be charged.
+func (s *Spend) tell(p *part, total int64) (more int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := &s.parts[i]
 	if s.settled {
-		return 0, *q, ErrSettled
+		return 0, ErrSettled
 	}
-	if !q.counts {
-		return 0, *q, nil
+	if !p.counts {
+		return 0, nil
 	}
-	more = max(0, total-q.n-q.charged)
-	q.used, q.told = true, max(q.told, total)
-	q.charged += more
-	return more, *q, nil
+	more = max(0, total-p.n-p.charged)
+	p.told = max(p.told, total)
+	p.charged += more
+	return more, nil
 }
 
 // Settle ends the call: it gives back the units that were taken and not used, and releases the permits. It works after
@@ -199,10 +197,7 @@ func (s *Spend) Settle(ctx context.Context) error {
 	}
 	var failed []error
 	for i := range s.parts {
-		s.mu.Lock()
-		p := s.parts[i]
-		s.mu.Unlock()
-		if err := p.giveBack(ctx); err != nil {
+		if err := s.parts[i].giveBack(ctx); err != nil {
 			failed = append(failed, fmt.Errorf("spend: ask %d: %w", i, err))
 		}
 	}
@@ -213,7 +208,7 @@ func (s *Spend) Settle(ctx context.Context) error {
 func (p *part) giveBack(ctx context.Context) error {
 	back := p.n - p.told
 	switch {
-	case !p.counts || !p.used || back <= 0 || p.alone:
+	case !p.counts || p.told < 0 || back <= 0 || p.alone:
 		return nil
 	case p.taken == hybridlimit.Taken{}:
 		return fmt.Errorf("%w: %T takes no units back", hybridlimit.ErrUnsupported, p.limiter)

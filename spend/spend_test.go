@@ -23,8 +23,9 @@ import (
 // burst is more than all calls of a schedule take.
 const burst = 100_000
 
-// seeds is the number of schedules of each limiter and algorithm: 7·6·seeds within one window, 7·3·seeds over borders.
-const seeds = 16
+// seeds is the number of schedules of each of six limiters: with six algorithms within one window, with three over
+// borders, 1026 in all.
+const seeds = 19
 
 // limits have one window for the whole of a schedule, or refill nothing in it.
 var limits = map[string]hybridlimit.Limit{
@@ -102,6 +103,22 @@ func inHybrid(mode hybrid.Mode) func(*testing.T, hybridlimit.Limit) world {
 			return s.Held, s.Expired
 		}, link}
 	}
+}
+
+// fleet returns limiters of as many processes.
+func fleet(t *testing.T, b *redistest.Bubble, n int, limit hybridlimit.Limit, cfg hybrid.Config) (ls []*hybrid.Limiter) {
+	for range n {
+		cfg.Name, cfg.Hub.Logger = "api", slog.New(slog.DiscardHandler)
+		l, err := hybrid.New(b.Client(nil), limit, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		ls = append(ls, l)
+		time.Sleep(137 * time.Millisecond) // the heartbeats of a fleet are spread
+	}
+	time.Sleep(4 * time.Second)
+	return ls
 }
 
 func left(t *testing.T, l interface {

@@ -1,6 +1,6 @@
 // Cost limits calls whose cost is known only afterwards, such as those of a language model that is paid by the token.
-// It takes an estimate before the call, which it learns from earlier calls, and settles the difference after it. The program brings a stand-in for Redis
-// and needs only Go. settle.go has the interesting part.
+// It takes an estimate before the call, which it learns from earlier calls, and settles the difference after it. The
+// program brings a stand-in for Redis and needs only Go. settle.go has the interesting part.
 //
 //	go run ./examples/cost
 package main

@@ -33,8 +33,8 @@ func NewItems(l *Limit) *Items {
 	return &Items{limit: l, describer: describer}
 }
 
-// Of returns the item of a part's policy, or nil if an answer must not have it: of a limit that did not decide, or that
-// nobody may see.
+// Of returns the item of a part's policy, or nil if an answer must not have it: of a limit that did not decide, or that is
+// not published.
 func (s *Items) Of(p *Part) *Item {
 	if p.Passed || !Published(p.Res.Source) {
 		return nil
@@ -45,8 +45,8 @@ func (s *Items) Of(p *Part) *Item {
 	return nil
 }
 
-// Published reports whether an answer follows from the fleet's limit. A decision without Redis, by a switch or a pause does
-// not. With SourceUnknown the figures are unknown, but the limit holds.
+// Published reports whether an answer follows from the fleet's limit. A decision without Redis, by a switch or by a pause
+// does not. With SourceUnknown the figures are unknown, but the limit holds.
 func Published(s hybridlimit.Source) bool {
 	return s != hybridlimit.SourceFallback && s != hybridlimit.SourceTimeout && s != hybridlimit.SourceSwitch && s != hybridlimit.SourcePause
 }

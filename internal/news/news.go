@@ -21,8 +21,19 @@ const LongestPause = 10 * time.Minute
 // finders are those of Register. They are written only while packages are initialised.
 var finders []func(hybridlimit.Limiter) Teller
 
-// Register adds a function that returns the Teller of limiters of its type, and nil for others. Call it from init.
-func Register(find func(hybridlimit.Limiter) Teller) { finders = append(finders, find) }
+// Register adds the Tellers of limiters of type L. Call it from init.
+func Register[L interface {
+	comparable
+	hybridlimit.Limiter
+}](teller func(L) Teller) {
+	finders = append(finders, func(l hybridlimit.Limiter) Teller {
+		own, ok := l.(L)
+		if none := *new(L); !ok || own == none {
+			return nil
+		}
+		return teller(own)
+	})
+}
 
 // Of returns the Teller of a limiter, or nil.
 func Of(l hybridlimit.Limiter) Teller {

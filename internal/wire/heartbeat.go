@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/news"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
 )
 
@@ -32,7 +33,7 @@ const (
 	// MaxPaused is the largest number of pauses that Redis keeps, and that a heartbeat carries, in each direction.
 	MaxPaused = 1000
 	// MaxPause is the longest pause.
-	MaxPause  = 10 * time.Minute
+	MaxPause  = news.LongestPause
 	maxPauses = intBytes + MaxPaused*(intBytes+markBytes)
 
 	pulseValues = 8 // elements of an answer without the lists

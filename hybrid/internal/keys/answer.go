@@ -14,7 +14,7 @@ import (
 // All verbs use it except AllowAll, which does the same once for all its limits. Call it without any lock.
 func (t *Terms) Answer(key string, p *account.Plan, res hybridlimit.Result, n int64) hybridlimit.Result {
 	res = t.Tally(res, n)
-	t.LogDenial(key, p, n, &res)
+	t.Denied(key, p, n, &res)
 	return res
 }
 
@@ -84,12 +84,17 @@ func (t *Terms) WriteOff() {
 	t.EndDenials()
 }
 
-// LogDenial counts a denial for the penalty of its key, and writes a line about it, unless the last line is less than Config.LogDenials old. The line
-// names the limit of r, or the key's own limit if r is nil. Call it without locks.
-func (t *Terms) LogDenial(key string, r *account.Plan, n int64, res *hybridlimit.Result) {
+// Denied counts a denial for the penalty of its key, and logs it under the limit of r, or under the key's own limit if r
+// is nil. It does nothing for an admission. Call it without locks.
+func (t *Terms) Denied(key string, r *account.Plan, n int64, res *hybridlimit.Result) {
 	if t.Penalties != nil && punishes(res) && t.tooMany(key, 1, t.Clock.Now()) {
 		t.punish(key)
 	}
+	t.logDenial(key, r, n, res)
+}
+
+// logDenial writes a line about a counted denial, unless the last line is less than Config.LogDenials old.
+func (t *Terms) logDenial(key string, r *account.Plan, n int64, res *hybridlimit.Result) {
 	if t.LogDenials == 0 || res.Allowed && !res.Shadowed {
 		return
 	}
@@ -119,10 +124,13 @@ func (t *Terms) LogDenial(key string, r *account.Plan, n int64, res *hybridlimit
 	t.Log.Write(slog.LevelInfo, tell.MsgDenied, 0, attrs)
 }
 
-// BeatDenials is called with each heartbeat, so that denials of the fast path are logged too. When a line is due, it
-// takes back the budgets that have denied. The next denial of such a key then reaches LogDenial. Denials that are still
+// BeatDenials is called with each heartbeat, so that penalties that failed and denials of the fast path are logged. When a line is due, it
+// takes back the budgets that have denied. The next denial of such a key then reaches Denied. Denials that are still
 // unlogged at the next heartbeat get a line without a key.
 func (t *Terms) BeatDenials() {
+	if t.Penalties != nil && t.Penalties.spared.Swap(false) {
+		t.Log.Event(tell.MsgPausesFull, slog.String("limiter", t.Name))
+	}
 	if t.LogDenials == 0 || !t.Denials.Due(t.Clock.Time(t.Clock.Now())) {
 		return
 	}

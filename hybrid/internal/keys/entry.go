@@ -44,9 +44,8 @@ type Entry struct {
 
 // whole is the part of an entry that its lock guards.
 type whole struct {
-	Account  account.Account
-	Waiters  account.Waiters
-	punished bool // too many denials were counted: Unlock pauses the key
+	Account account.Account
+	Waiters account.Waiters
 }
 
 // shortKey is the longest key, in bytes, that is stored inside its entry. Comparing such a key touches no other memory.
@@ -109,15 +108,8 @@ func (e *Entry) wake() {
 
 // Unlock unlocks an entry that Lock has locked.
 func (e *Entry) Unlock() {
-	punished := e.whole != nil && e.punished
-	if punished {
-		e.punished = false
-	}
 	e.settleDown()
 	e.Mu.Unlock()
-	if punished {
-		e.Terms.punish(e.Name)
-	}
 }
 
 // settleDown replaces the whole by the compact form, if that loses nothing.
@@ -140,7 +132,7 @@ func (e *Entry) Begin(now int64) {
 	spent, expired := e.Account.Begin(account.UnitsOf(e.Word.Swap(0)), now)
 	e.Terms.Count.Drained(spent.Kind, spent.Units)
 	if spent.Kind == account.DenyBudget && e.Terms.tooMany(e.Name, spent.Units, now) {
-		e.punished = true
+		e.Terms.punish(e.Name)
 	}
 	if expired > 0 {
 		e.Terms.Count.Expired.Add(expired)

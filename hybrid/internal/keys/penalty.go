@@ -1,20 +1,21 @@
 package keys
 
 import (
-	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 )
 
 // Penalties counts the denials of keys, and says which key is to be paused. A nil *Penalties counts nothing.
 type Penalties struct {
 	After       int64
 	Within, For time.Duration
+
+	spared atomic.Bool // a key was not paused since the last heartbeat
 
 	mu   sync.Mutex
 	keys *simplelru.LRU[string, *denials]
@@ -66,14 +67,22 @@ func (t *Terms) tooMany(key string, n, now int64) bool {
 	return t.Penalties != nil && n > 0 && !t.Control.Shadow.Load() && t.PausedFor(key, now) <= 0 && t.Penalties.count(key, n, now)
 }
 
-// punish pauses a key. Call it without any lock.
-func (t *Terms) punish(key string) {
-	now := t.Clock.Now()
-	if !t.Paused.Tell(t.Names.Digest(t.Name, key), now+int64(t.Penalties.For), now) {
-		t.Log.Event(tell.MsgPausesFull, slog.String("limiter", t.Name))
-		return
+// Pause pauses a key for a time (ns), and reports whether it did: the process may know too many pauses. It may be called
+// with an entry locked.
+func (t *Terms) Pause(key string, left int64) bool {
+	if !t.Paused.Tell(t.Names.Digest(t.Name, key), t.Clock.Now()+left) {
+		return false
 	}
 	t.Clock.Void()
+	return true
+}
+
+// punish pauses a key whose calls were denied too often. It may be called with an entry locked, so that a heartbeat logs
+// that it could not.
+func (t *Terms) punish(key string) {
+	if !t.Pause(key, int64(t.Penalties.For)) {
+		t.Penalties.spared.Store(true)
+	}
 }
 
 // punishes reports whether a denial counts for a penalty: the limit has denied the call.

@@ -2,7 +2,6 @@ package member
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,9 +13,10 @@ import (
 // docs/decisions/0070-pauses-go-with-heartbeats.md. A key is known by its mark, lua.Names.Digest.
 type Paused struct {
 	told chan struct{} // that of Wanted: there is a pause to tell
-	live atomic.Pointer[map[string]int64]
+	some atomic.Bool   // live is not empty
 
-	mu      sync.Mutex          // guards writes of live, and the fields below
+	mu      sync.RWMutex        // guards the fields below
+	live    map[string]int64    // the end (ns) of each pause, by mark; those that are over go with the next heartbeat
 	tell    map[string]struct{} // marks of live that the next heartbeat must tell
 	version int64               // of Redis's pauses, as last heard
 }
@@ -24,29 +24,30 @@ type Paused struct {
 // MostPaused bounds the pauses in memory. Redis keeps fewer: see wire.MaxPaused.
 const MostPaused = 4 * wire.MaxPaused
 
-func newPaused(told chan struct{}) Paused { return Paused{told: told, tell: map[string]struct{}{}} }
+func newPaused(told chan struct{}) Paused {
+	return Paused{told: told, live: map[string]int64{}, tell: map[string]struct{}{}}
+}
 
 // Any reports whether some key may be paused. It costs one load.
-func (p *Paused) Any() bool { return p.live.Load() != nil }
+func (p *Paused) Any() bool { return p.some.Load() }
 
 // Until returns the time (ns) until which a key is paused; 0: it is not.
 func (p *Paused) Until(mark string) int64 {
-	if all := p.live.Load(); all != nil {
-		return (*all)[mark]
-	}
-	return 0
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.live[mark]
 }
 
 // Tell pauses a key until a time (ns), and makes a heartbeat due that tells it. The longer of two pauses counts. It
-// returns false if memory is full of pauses.
-func (p *Paused) Tell(mark string, until, now int64) bool {
+// returns false if memory is full of pauses that end later.
+func (p *Paused) Tell(mark string, until int64) bool {
 	p.mu.Lock()
-	full := !p.add(map[string]int64{mark: until}, now)
-	if !full {
+	known := p.add(mark, until)
+	if known {
 		p.tell[mark] = struct{}{}
 	}
 	p.mu.Unlock()
-	if full {
+	if !known {
 		return false
 	}
 	select {
@@ -56,35 +57,42 @@ func (p *Paused) Tell(mark string, until, now int64) bool {
 	return true
 }
 
-// add adds pauses, and drops those that are over. It returns false if there are too many. Call it under p.mu.
-func (p *Paused) add(more map[string]int64, now int64) bool {
-	next := map[string]int64{}
-	if all := p.live.Load(); all != nil {
-		maps.Copy(next, *all)
-	}
-	for mark, until := range more {
-		next[mark] = max(next[mark], until)
-	}
-	maps.DeleteFunc(next, func(_ string, until int64) bool { return until <= now })
-	if len(next) > MostPaused {
-		return false
-	}
-	maps.DeleteFunc(p.tell, func(mark string, _ struct{}) bool { return next[mark] == 0 })
-	if len(next) == 0 {
-		p.live.Store(nil)
+// add adds a pause. Of too many, the one that ends first goes. It returns false if that is the new one. Call it under
+// p.mu.
+func (p *Paused) add(mark string, until int64) bool {
+	p.live[mark] = max(p.live[mark], until)
+	p.some.Store(true)
+	if len(p.live) <= MostPaused {
 		return true
 	}
-	p.live.Store(&next)
-	return true
+	first := mark
+	for other, ends := range p.live {
+		if ends < p.live[first] {
+			first = other
+		}
+	}
+	p.drop(first)
+	return first != mark
 }
 
-// take returns the version that the process knows, and the pauses to tell, which stay to be told until heard.
+func (p *Paused) drop(mark string) {
+	delete(p.live, mark)
+	delete(p.tell, mark)
+	p.some.Store(len(p.live) > 0)
+}
+
+// take drops the pauses that are over. It returns the version that the process knows, and the pauses to tell, which stay
+// to be told until heard.
 func (p *Paused) take(now int64) (version int64, tell []wire.Pause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.add(nil, now)
+	for mark, until := range p.live {
+		if until <= now {
+			p.drop(mark)
+		}
+	}
 	for mark := range p.tell {
-		tell = append(tell, wire.Pause{At: (p.Until(mark) - now) / 1000, Mark: mark})
+		tell = append(tell, wire.Pause{At: (p.live[mark] - now) / 1000, Mark: mark})
 	}
 	slices.SortFunc(tell, func(x, y wire.Pause) int { return cmp.Or(cmp.Compare(y.At, x.At), cmp.Compare(x.Mark, y.Mark)) })
 	return p.version, tell[:min(len(tell), wire.MaxPaused)]
@@ -102,15 +110,14 @@ func (p *Paused) heard(b *wire.Beat, told []wire.Pause, sent, received int64) (n
 		return false
 	}
 	p.version = b.Paused
-	more := map[string]int64{}
 	for _, one := range b.Pauses {
 		left := min(one.At-b.Now, wire.MaxPause.Microseconds())
 		// The end of a pause that is known differs by the times of messages, which must not make it longer.
-		if until := received + left*1000; until > p.Until(one.Mark)+received-sent {
-			more[one.Mark] = until
+		if until := received + left*1000; until > p.live[one.Mark]+received-sent {
+			news = p.add(one.Mark, until) || news
 		}
 	}
-	return len(more) > 0 && p.add(more, received)
+	return news
 }
 
 // lost makes all pauses be told again: Redis may have lost them.
@@ -118,9 +125,7 @@ func (p *Paused) lost() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.version = 0
-	if all := p.live.Load(); all != nil {
-		for mark := range *all {
-			p.tell[mark] = struct{}{}
-		}
+	for mark := range p.live {
+		p.tell[mark] = struct{}{}
 	}
 }

@@ -45,7 +45,7 @@ var product = map[string]rule{
 	"internal/refresh":   {inside: []string{".", "adapter"}},
 	"internal/respguard": {},
 	"internal/clock":     {},
-	"internal/wire":      {inside: []string{".", "internal/algo", "internal/permits"}},
+	"internal/wire":      {inside: []string{".", "internal/algo", "internal/news", "internal/permits"}},
 	"lua":                {inside: []string{"."}}, // for programs without the Redis client of this module
 	"local":              {inside: []string{".", "adapter", "internal/algo", "internal/classes", "internal/news", "internal/refresh", "internal/shards", "internal/waiting"}, outside: []string{lru, xxhash}},
 	"breaker":            {},
