@@ -293,3 +293,34 @@ func TestUnitsWithoutAView(t *testing.T) {
 		}
 	}
 }
+
+// TestUnitsOwedOfTwoWindows has units of a window that Redis has not heard of when the next window has a charge. Each
+// window counts its own, and what comes back goes to the first one.
+func TestUnitsOwedOfTwoWindows(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{hybridlimit.FixedWindow(10_000, window), hybridlimit.SlidingWindow(10_000, window)} {
+		for _, after := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond} { // the charge
+			synctest.Test(t, func(t *testing.T) {
+				w := worlds["hybrid deferred"](t, limit)
+				time.Sleep(window - time.Duration(time.Now().UnixNano())%window)
+				old := begin(t, ask(w.limiter, 10))
+				time.Sleep(window - 15*time.Millisecond)
+				s := begin(t, ask(w.limiter, 40))
+				time.Sleep(15*time.Millisecond + after)
+				if _, err := old.Use(t.Context(), 0, 50); err != nil {
+					t.Error(err)
+				}
+				if _, err := s.Use(t.Context(), 0, 0); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second)
+				if err := s.Settle(t.Context()); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(look - time.Second - after)
+				if got, want := w.used(), 40+part(10, limit.Algorithm == hybridlimit.AlgSlidingWindow); got != want {
+					t.Errorf("%v, a charge after %v: %d units are used, want %d", limit, after, got, want)
+				}
+			})
+		}
+	}
+}

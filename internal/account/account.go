@@ -11,6 +11,7 @@ type Account struct {
 	booked     booking  // units of this process in Redis's ledger
 	pending    int64    // units admitted and not sent
 	window     int64    // number of the window in which pending was admitted; 0: not known, or several
+	earlier    refund   // units admitted in a window before that of pending, and not sent
 	inflight   int64    // units sent and not answered
 	sentIn     int64    // the window of inflight, as window
 	untold     int64    // units of syncs that were given up since the view was received
@@ -44,7 +45,7 @@ func (a *Account) Held() int64 { return a.leases[0].units + a.leases[1].units }
 func (a *Account) Leased() int64 { return a.Held() + a.ahead.units + a.booked.over + a.booked.back }
 
 // owed returns the units admitted that Redis has not acknowledged.
-func (a *Account) owed() int64 { return a.pending + a.inflight }
+func (a *Account) owed() int64 { return a.pending + a.inflight + a.earlier.units }
 
 // back returns the units given back that Redis has not acknowledged.
 func (a *Account) back() int64 { return a.refunds.units() + a.giving.units }

@@ -80,7 +80,7 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 		answered = append(answered, w)
 	}
 	ws.list = still
-	if a.pending+a.refunds.units() > 0 {
+	if a.pending+a.earlier.units+a.refunds.units() > 0 {
 		next = max(next, SyncLazily)
 	}
 	return answered, next, b

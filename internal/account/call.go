@@ -196,7 +196,7 @@ func (a *Account) DirectBegin(c *Conditions, n, now int64) (v Verdict, decided b
 // for the booking.
 func (a *Account) MustSettle() (must, twice bool) {
 	must = a.leasing || a.owed()+a.back()+a.MustReturn()-a.ahead.units > 0
-	return must, a.leasing || a.frozen && a.pending+a.refunds.units()+a.returnable() > 0
+	return must, a.leasing || a.frozen && a.pending+a.earlier.units+a.refunds.units()+a.returnable() > 0
 }
 
 // DirectEnd books the end of a direct call for n units. The granted units are subtracted from the view, which is older

@@ -51,17 +51,37 @@ func MayBeFull(full, began, evicted, now int64) bool {
 }
 
 // owe notes units that Redis must still count, and the window in which they were used; 0: that in which the sync
-// arrives. Units of several windows count in the one in which they arrive too.
+// arrives. Those of the window before are kept apart. Units of more windows count in the one in which they arrive too.
 func (a *Account) owe(units, window int64) {
 	if units == 0 {
 		return
 	}
-	if a.pending == 0 {
+	later := window == 0 || window > a.window
+	switch {
+	case a.pending == 0:
 		a.window = window
-	} else if a.window != window {
+	case a.window != 0 && later && a.earlier.units == 0:
+		a.earlier, a.pending, a.window = refund{a.pending, a.window}, 0, window
+	case a.window != window:
 		a.window = 0
 	}
 	a.pending += units
+}
+
+// pay takes the owed units of the next op off: those of an earlier window first, in an op of their own. But Redis must know
+// of all units that count beside those of waiting calls. In a sliding window, these are also units of the window before.
+func (a *Account) pay(c *Conditions, asks []int64) (owed refund) {
+	switch {
+	case a.earlier.units > 0 && (len(asks) == 0 || a.pending == 0):
+		owed, a.earlier = a.earlier, refund{}
+		return owed
+	case a.earlier.units > 0 && c.Window.Sliding:
+		owed, a.earlier = refund{a.pending + a.earlier.units, 0}, refund{}
+	default:
+		owed = refund{a.pending, a.window}
+	}
+	a.pending, a.window = 0, 0
+	return owed
 }
 
 // Refund gives back n units. It first takes them off the pending units, if these may be the same ones. The rest waits
@@ -71,6 +91,9 @@ func (a *Account) Refund(c *Conditions, n int64, taken Taken, soon Sync) (Sync, 
 	if a.mayBeUnsent(taken) && (!c.windowed() || taken.At == 0 || a.window == taken.At) {
 		left -= min(n, a.pending)
 		a.pending -= n - left
+	}
+	if off := min(left, a.earlier.units); off > 0 && a.mayBeUnsent(taken) && a.earlier.at == taken.At {
+		left, a.earlier.units = left-off, a.earlier.units-off
 	}
 	b := Books{Returned: n}
 	if left > 0 {

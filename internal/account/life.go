@@ -92,9 +92,9 @@ func (a Account) MayGo(c *Conditions, left, now int64) bool {
 
 // Forget gives up the held units, the owed units and the view. A sync in flight is answered as usual.
 func (a *Account) Forget() Books {
-	b := Books{Expired: a.Held() + a.ahead.units + a.booked.over, Dropped: a.pending + a.local.admitted - a.refunds.units()}
+	b := Books{Expired: a.Held() + a.ahead.units + a.booked.over, Dropped: a.pending + a.earlier.units + a.local.admitted - a.refunds.units()}
 	a.leases, a.booked, a.view, a.refusal = [2]lease{}, booking{back: a.booked.back}, view{}, Refusal{}
-	a.pending, a.window, a.refunds, a.local, a.ahead = 0, 0, refunds{}, outage{}, ahead{}
+	a.pending, a.window, a.earlier, a.refunds, a.local, a.ahead = 0, 0, refund{}, refunds{}, outage{}, ahead{}
 	return b
 }
 
@@ -114,7 +114,7 @@ func (a *Account) Adapt(old, p *Plan, now int64) (lost int64) {
 	if anotherCount(old, p) {
 		here := a.here(now).window
 		*v, a.used = view{}, true // of another window
-		a.window = 0
+		a.pending, a.window, a.earlier = a.pending+a.earlier.units, 0, refund{}
 		if !sameWindows(old, p) {
 			lost = a.refunds.move(here)
 		}

@@ -114,7 +114,8 @@ type Taken struct {
 	Direct bool  // Redis granted them to a direct call
 }
 
-// refund is units to be given back. at is the time at which they were taken, as algo.Op.RefundAt; 0: not known.
+// refund is units to be given back, or units of a window that are owed. at is the time at which they were taken, as
+// algo.Op.RefundAt; 0: not known.
 type refund struct{ units, at int64 }
 
 // refunds is the units that wait to be given back. Each element has the units of one window, or of one kind. A bucket

@@ -47,7 +47,7 @@ func (a *Account) causes(c *Conditions, asks []int64, wanting, leaving bool, now
 			why |= reason
 		}
 	}
-	note(a.pending != 0 || a.refunds.units() != 0 || len(asks) > 0, forOwed)
+	note(a.pending+a.earlier.units != 0 || a.refunds.units() != 0 || len(asks) > 0, forOwed)
 	note(a.resync && a.Tells(c.Bucket, c.Lost), forLoss)
 	note(a.tellsSpent(c, now), forSpent)
 	surplus, due := a.surplus(c, wanting, now)
@@ -86,7 +86,7 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	case a.lone:
 		op.Asks = asks
 	case plain && a.mayPayAlone(c, asks, now):
-		op.Owed, op.Div = a.pending, 2*c.N
+		op.Div = 2 * c.N
 	default:
 		plain = false
 		op = a.whole(c, asks, why, surplus, wanting, leaving, now)
@@ -94,7 +94,9 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	if plain && a.telling(c, now) {
 		op.View = a.told(c)
 	}
-	a.inflight, a.sentIn, a.pending, a.window, a.giving, a.aside = a.pending, a.window, 0, 0, refund{op.Refund, op.RefundAt}, 0
+	owed := a.pay(c, asks)
+	op.Owed, op.Win = owed.units, owed.at
+	a.inflight, a.sentIn, a.giving, a.aside = owed.units, owed.at, refund{op.Refund, op.RefundAt}, 0
 	a.frozen, a.asked, a.leasing = true, len(asks) > 0, op.Demand > 0 && !op.Ahead
 	if a.stuckAt == 0 {
 		a.stuckAt = now
@@ -102,12 +104,13 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 	return op, true
 }
 
-// whole returns an op that is not plain. The arguments are those of freeze and the results of causes.
+// whole returns an op that is not plain, without the owed units. The arguments are those of freeze and the results of
+// causes.
 func (a *Account) whole(
 	c *Conditions, asks []int64, why cause, surplus int64, wanting, leaving bool, now int64,
 ) (op algo.Op) {
 	back, window := a.giveBack(surplus, leaving || a.reclaims(c, asks))
-	op = algo.Op{Owed: a.pending, Win: a.window, Asks: asks, Gen: max(a.booked.gen, window), Had: a.booked.had, Back: back}
+	op = algo.Op{Asks: asks, Gen: max(a.booked.gen, window), Had: a.booked.had, Back: back}
 	a.booked.kept, a.booked.back = 0, back
 	if a.booked.gen != 0 {
 		a.booked.kept, _ = a.renewable()
@@ -118,7 +121,7 @@ func (a *Account) whole(
 	// A sync that only tells a view, or only returns units, takes no lease. If it tells a view, Redis may not know yet
 	// what other processes used. But units of a window can go back with an ask for the next one.
 	next := why&forNext != 0
-	idle := a.pending == 0 && len(asks) == 0 && (why&forLoss != 0 || back > 0 && !next || why&(forLease|forNext) == 0)
+	idle := a.pending+a.earlier.units == 0 && len(asks) == 0 && (why&forLoss != 0 || back > 0 && !next || why&(forLease|forNext) == 0)
 	if !c.Closing && !idle { // otherwise a next poll would be wasted too
 		op.Div = 2 * c.N
 	}
