@@ -297,7 +297,8 @@ func TestUnitsWithoutAView(t *testing.T) {
 // TestUnitsOwedOfTwoWindows has units of a window that Redis has not heard of when the next window has a charge. Each
 // window counts its own, and what comes back goes to the first one.
 func TestUnitsOwedOfTwoWindows(t *testing.T) {
-	for _, limit := range []hybridlimit.Limit{hybridlimit.FixedWindow(10_000, window), hybridlimit.SlidingWindow(10_000, window)} {
+	limits := []hybridlimit.Limit{hybridlimit.FixedWindow(10_000, window), hybridlimit.SlidingWindow(10_000, window)}
+	for _, limit := range limits {
 		for _, after := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond} { // the charge
 			synctest.Test(t, func(t *testing.T) {
 				w := worlds["hybrid deferred"](t, limit)

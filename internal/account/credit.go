@@ -68,8 +68,9 @@ func (a *Account) owe(units, window int64) {
 	a.pending += units
 }
 
-// pay takes the owed units of the next op off: those of an earlier window first, in an op of their own. But Redis must know
-// of all units that count beside those of waiting calls. In a sliding window, these are also units of the window before.
+// pay takes the owed units of the next op off: those of an earlier window first, in an op of their own. But Redis must
+// know of all units that count beside those of waiting calls. In a sliding window, these are also units of the window
+// before.
 func (a *Account) pay(c *Conditions, asks []int64) (owed refund) {
 	switch {
 	case a.earlier.units > 0 && (len(asks) == 0 || a.pending == 0):

@@ -57,7 +57,7 @@ func (a *Account) returnAt(c *Conditions, now int64) int64 {
 	switch {
 	case a.frozen || c.Broken:
 		return 0
-	case a.booked.over+a.refunds.units() > 0:
+	case a.booked.over > 0:
 		return now
 	case a.leaving && a.returnable()+a.ahead.units > 0:
 		return now

@@ -92,7 +92,10 @@ func (a Account) MayGo(c *Conditions, left, now int64) bool {
 
 // Forget gives up the held units, the owed units and the view. A sync in flight is answered as usual.
 func (a *Account) Forget() Books {
-	b := Books{Expired: a.Held() + a.ahead.units + a.booked.over, Dropped: a.pending + a.earlier.units + a.local.admitted - a.refunds.units()}
+	b := Books{
+		Expired: a.Held() + a.ahead.units + a.booked.over,
+		Dropped: a.pending + a.earlier.units + a.local.admitted - a.refunds.units(),
+	}
 	a.leases, a.booked, a.view, a.refusal = [2]lease{}, booking{back: a.booked.back}, view{}, Refusal{}
 	a.pending, a.window, a.earlier, a.refunds, a.local, a.ahead = 0, 0, refund{}, refunds{}, outage{}, ahead{}
 	return b

@@ -121,7 +121,8 @@ func (a *Account) whole(
 	// A sync that only tells a view, or only returns units, takes no lease. If it tells a view, Redis may not know yet
 	// what other processes used. But units of a window can go back with an ask for the next one.
 	next := why&forNext != 0
-	idle := a.pending+a.earlier.units == 0 && len(asks) == 0 && (why&forLoss != 0 || back > 0 && !next || why&(forLease|forNext) == 0)
+	idle := a.pending+a.earlier.units == 0 && len(asks) == 0 &&
+		(why&forLoss != 0 || back > 0 && !next || why&(forLease|forNext) == 0)
 	if !c.Closing && !idle { // otherwise a next poll would be wasted too
 		op.Div = 2 * c.N
 	}

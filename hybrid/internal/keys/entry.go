@@ -332,10 +332,14 @@ func (e *Entry) adapt(p *account.Plan, now int64) {
 	}
 	e.Begin(now)
 	e.Plan.Store(p)
+	open := e.Account.Open()
 	lost := e.Account.Adapt(old, p, now)
 	e.Terms.Count.Lost.Add(lost)
 	c := e.Conditions(p, now)
 	e.lookAgain(&c, now)
+	if e.Account.Open() > open && !e.Terms.Control.Mute() { // leased units go back
+		e.Terms.Engine.Enqueue(e.Tag(), e, time.Time{})
+	}
 }
 
 // Leave removes a waiting call. If the call was answered in the meantime, leave returns that answer and true.
