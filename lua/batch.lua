@@ -133,6 +133,7 @@ local function run_batch(keys, argv, now)
     if waits then op.asks = {} end -- so the op changes nothing
     if gap then op.lost = true end
     if first > 0 and op.vat < chain then op.broken = true end
+    if op.usedby and now > op.usedby then op.used = nil end
     local granted, lease, life, retry, delay
     if status % 4 == 1 and (lim.kind == 'l' or not s.fresh and s.born <= env.stamp) then
       granted, lease, life, retry, delay = replay(env, i, s, op, now)

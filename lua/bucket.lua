@@ -214,6 +214,13 @@ local function bucket_merge(s, lim, op, now)
   end
 end
 
+-- bucket_observe lowers the level to the units that another party's count leaves, less
+-- the ledger. The units do not count as debited.
+local function bucket_observe(s, lim, used)
+  local over = floor(s.level / lim.unit) + s.out + s.outbefore - (floor(lim.cap / lim.unit) - used)
+  if over > 0 then s.level, s.dirty = max(s.level - over * lim.unit, -lim.cap), true end
+end
+
 -- bucket_keep is called before units come back. The bucket is full earlier then than
 -- by the views of the other processes. If it was forgotten by the time at which one
 -- of them tells its view, bucket_merge would take the units again.

@@ -7,7 +7,7 @@
 -- Op:       "<limit> <owed> <flags> <demand> <div> <vborn> <vlevel> <vat> <gen>
 --           <had> <keep>[ <ask> ...][ w<window>][ r<refund>][ b<when>]
 --           [ d<maxdelay>][ p<vprev>][ n<vnext>][ s<since>][ k<back>][ a1][ f<floor>]
---           [ u1][ i<id>]"
+--           [ u1][ o<used>][ e<usedby>][ i<id>]"
 --           limit: its place in the batch, from 1. owed, asks, had, keep, refund,
 --           back: units. demand: thousandths of a unit per second. div: a lease takes
 --           at most 1/div of the units left; 0: no lease. The view (v...) is in
@@ -19,7 +19,8 @@
 --           at most. since: the µs for which the sender's limit has been in
 --           force; absent: for long. floor: units that asks and leases leave, at most
 --           half of the burst. u: the op takes no turns: another class of its process
---           has a larger floor. id: escaped as in a query.
+--           has a larger floor. used: units that are used by the count of another
+--           party, until usedby (µs) has passed. id: escaped as in a query.
 --           flags: 1 an ask may be granted in part; +2 writes were lost since
 --           the view (a gap that this batch shows has the same effect); +4 reset
 -- Plain:    a batch may also have the form of plain.lua or short.lua. Then it has a text per key
@@ -129,10 +130,12 @@ local function read_more(op, rest)
     if letter == 'a' then op.ahead = true end
     if letter == 'f' then op.floor = num(n) end
     if letter == 'u' then op.upper = true end
+    if letter == 'o' then op.used = num(n) end
+    if letter == 'e' then op.usedby = num(n) end
   end
   op.id = match(rest, '( i%S+)$') or ''
   op.id = op.id ~= '' and ' ' .. sub(op.id, 3) or ''
-  rest = gsub(gsub(rest, ' i[%w%%%+%-_.~]+$', ''), ' [wrbdpsknafu]%d+', '')
+  rest = gsub(gsub(rest, ' i[%w%%%+%-_.~]+$', ''), ' [wrbdpsknafuoe]%d+', '')
   return rest == ''
 end
 
@@ -161,7 +164,7 @@ end
 
 -- only_asks reports whether an op only asks, and takes no ask in part.
 local function only_asks(op)
-  return not op.partial and not op.reset and not op.back and not op.ahead and not op.floor and op.owed + op.refund + op.maxdelay + op.div + op.vborn + op.gen == 0
+  return not op.partial and not op.reset and not op.back and not op.ahead and not op.floor and not op.used and op.owed + op.refund + op.maxdelay + op.div + op.vborn + op.gen == 0
 end
 
 local function read_envelope(raw)

@@ -279,6 +279,7 @@ func (d *differ) note(c cell, op wire.Op, a algo.Answer, next cell) {
 		"away":        op.Upper && op.Div > 0 && a.Retry > 0,
 		"rolled back": s.Born != 0 && op.View.Born == s.Born && a.Born != s.Born,
 		"delayed":     a.Delay > 0, "refunded of a call": op.Refund > 0 && op.RefundAt > 0 && len(next.log) < len(c.log), "refunded": op.Refund > 0, "reset": op.Reset,
+		"observed": op.Used > 0 && a.Level < s.Level && op.Owed+a.Granted+a.Lease == 0, "too old": op.Used > 0 && op.UsedBy > 0 && op.UsedBy < d.now,
 		"void view": other && op.View.At <= s.Reset,
 		"dropped":   a.Dropped, "late": op.Owed > 0 && op.Win == n.Win-1, "carried": n.Kind == algo.KindFixed && n.Prev*n.Period > n.Prev && n.Cur > 0 && a.Granted == 0,
 		"leased ahead": op.Ahead && a.Lease > 0 && n.Next > 0, "returned ahead": op.Back > 0 && !a.Refused && n.Next < s.Next && op.Gen > n.Win, "begun with leases": s.Next > 0 && n.Win == s.Win+1 && n.Cur >= s.Next,
@@ -436,6 +437,12 @@ func (d *differ) seldom(op *wire.Op, burst int64) {
 	if d.rng.IntN(10) == 0 {
 		op.MaxDelay = 1 + d.rng.Int64N(1+int64(op.Limit.Period/time.Microsecond)*(1+d.rng.Int64N(3)))
 		op.Asks = op.Asks[:min(1, len(op.Asks))]
+	}
+	if d.rng.IntN(10) == 0 {
+		op.Used = d.rng.Int64N(1 + burst + d.rng.Int64N(1+burst))
+	}
+	if op.Used > 0 && d.rng.IntN(2) == 0 {
+		op.UsedBy = max(1, d.now+d.rng.Int64N(4)-1) // mostly not over
 	}
 	period := int64(op.Limit.Period / time.Microsecond)
 	window := func() int64 { return max(0, d.now/period+1-d.rng.Int64N(4)) }

@@ -40,6 +40,7 @@ func FuzzBatch(f *testing.F) {
 	f.Add(uint8(7), uint8(31), int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, int64(1)<<53-1, " i w1 r2")
 	f.Add(uint8(0), uint8(64), int64(1), int64(150), int64(3), int64(0), int64(0), int64(0), int64(60), int64(900_000), int64(4), "")
 	f.Add(uint8(3), uint8(64), int64(2), int64(600_000), int64(3), int64(0), int64(0), int64(0), int64(1)<<53-1, int64(900_000), int64(4), "")
+	f.Add(uint8(2), uint8(128), int64(1), int64(1), int64(2), int64(0), int64(15), int64(0), int64(0), int64(2_000_000), int64(0), "")
 	st := fuzzStore(f)
 	f.Fuzz(func(t *testing.T, kind, flags uint8, seq, ask1, ask2, owed, win, delay, refund, demand, div int64, id string) {
 		for _, n := range []*int64{&seq, &ask1, &ask2, &owed, &win, &delay, &refund, &demand, &div} {
@@ -62,6 +63,9 @@ func FuzzBatch(f *testing.F) {
 		}
 		if flags&64 != 0 {
 			op.Floor, op.Upper = refund, seq&1 != 0
+		}
+		if flags&128 != 0 {
+			op.Used, op.UsedBy = win, start-1e6+demand&(1<<21-1)
 		}
 		patient := delay > 0 && ask2 != 0 // two asks with a delay are refused: an answer has one delay
 		if ask2 == 0 {
@@ -127,7 +131,7 @@ func readBack(t *testing.T, st store, env wire.Envelope, ops []wire.Op) {
 	for _, n := range op.Asks {
 		want += fmt.Sprintf(" %d", n)
 	}
-	want += fmt.Sprintf(" w%d r%d b%d d%d p%d n%d s%d k%d a%t f%d u%t i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, op.View.Prev, op.View.Next, op.Since, op.Back, op.Ahead, op.Floor, op.Upper && op.Div > 0, url.QueryEscape(op.ID))
+	want += fmt.Sprintf(" w%d r%d b%d d%d p%d n%d s%d k%d a%t f%d u%t o%d e%d i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, op.View.Prev, op.View.Next, op.Since, op.Back, op.Ahead, op.Floor, op.Upper && op.Div > 0, op.Used, op.UsedBy, url.QueryEscape(op.ID))
 	if got := lines[len(lines)-1]; got != want {
 		t.Fatalf("op %q, want %q", got, want)
 	}

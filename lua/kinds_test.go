@@ -52,18 +52,18 @@ type kindRun struct {
 var kindRuns = []kindRun{
 	{"bucket", diffLimits, slices.Concat(plainWays, payWays, []string{
 		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "booked", "renewed", "not renewed", "returned", "not returned",
-		"turn", "rolled back", "delayed", "refunded", "reset", "void view", "all", "nothing", "left", "leased above a floor", "away",
+		"turn", "rolled back", "delayed", "refunded", "observed", "too old", "reset", "void view", "all", "nothing", "left", "leased above a floor", "away",
 	})},
 	{"queue", diffQueues, slices.Concat(plainWays, []string{
 		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "turn", "rolled back", "delayed", "refunded",
-		"reset", "void view", "all", "nothing", "left", "leased above a floor", "away",
+		"observed", "too old", "reset", "void view", "all", "nothing", "left", "leased above a floor", "away",
 	})},
 	{"fixed", diffWindows(hybridlimit.FixedWindow), slices.Concat(plainWays, []string{
-		"granted", "leased", "refused", "never", "debt", "floor", "other life", "rolled back", "refunded", "reset", "void view", "returned", "not returned",
+		"granted", "leased", "refused", "never", "debt", "floor", "other life", "rolled back", "refunded", "observed", "too old", "reset", "void view", "returned", "not returned",
 		"dropped", "late", "carried", "of the next window", "leased ahead", "returned ahead", "begun with leases", "all", "nothing", "left", "leased above a floor",
 	})},
 	{"sliding", diffWindows(hybridlimit.SlidingWindow), slices.Concat(plainWays, []string{
-		"granted", "leased", "refused", "never", "debt", "other life", "rolled back", "refunded", "reset", "void view", "returned", "not returned",
+		"granted", "leased", "refused", "never", "debt", "other life", "rolled back", "refunded", "observed", "too old", "reset", "void view", "returned", "not returned",
 		"dropped", "late", "fading", "of the next window", "leased ahead", "returned ahead", "begun with leases", "all", "nothing", "left", "leased above a floor",
 	})},
 	{"log", diffWindows(hybridlimit.SlidingLog), []string{"granted", "refused", "never", "debt", "floor", "refunded", "reset", "frozen", "refunded of a call", "all", "nothing"}},

@@ -93,8 +93,8 @@ end
 
 -- bucket_apply runs one op in this order: reset; merge the sender's view, if the
 -- state was lost or rolled back; debit the owed units; settle with the ledger;
--- refund; take returned units back; grant the asks one by one, as they fit; lease
--- from the rest. It returns granted, lease, life, retry and delay. For a lease in
+-- refund; take returned units back; lower the level to what another party's count
+-- leaves; grant the asks one by one, as they fit; lease from the rest. It returns granted, lease, life, retry and delay. For a lease in
 -- the ledger, life is minus its generation. If the ledger did not have the returned
 -- units, lease is -1 - lease.
 local function bucket_apply(s, lim, op, now)
@@ -114,6 +114,7 @@ local function bucket_apply(s, lim, op, now)
   local settled = bucket_settle(s, lim, op)
   if op.refund > 0 then bucket_refund(s, lim, op.refund, op.refundat) end
   if settled then bucket_takeback(s, lim, op) end
+  if (op.used or 0) > 0 then bucket_observe(s, lim, op.used) end
   local kept = settled and op.keep > 0
   local before, frozen = s.level, max(s.last - now, 0)
   local granted, delay, refused, patience = 0, 0, 0, 0

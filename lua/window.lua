@@ -160,6 +160,16 @@ local function window_add(s, lim, n, win, at)
   return true
 end
 
+-- window_observe lowers the level to the units that another party's count leaves in
+-- this window, as bucket_observe does.
+local function window_observe(s, lim, used, at)
+  local over = floor(window_level(s, lim, at) / lim.unit) - (lim.rate - min(used, lim.rate))
+  if over > 0 then
+    window_count(s, lim, s.cur + over)
+    s.dirty = true
+  end
+end
+
 -- window_unlease takes returned units off the next window.
 local function window_unlease(s, n)
   local since = s.since

@@ -76,6 +76,7 @@ local function window_apply(s, lim, op, now)
   if back > 0 and not stays then
     if ahead == 1 then window_unlease(s, back) else window_refund(s, lim, back, op.gen) end
   end
+  if (op.used or 0) > 0 then window_observe(s, lim, op.used, at) end
   local low = window_low(lim, op)
   local granted, refused, free = serve(op, max(floor(max(window_level(s, lim, at), 0) / lim.unit) - low, 0))
   local ends, took, lease = (s.win + 1) * lim.period - now, granted, 0

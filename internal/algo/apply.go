@@ -43,6 +43,7 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	} else {
 		ans.Refused = op.Back > 0
 	}
+	dirty = b.observe(&s, op.used(now)) || dirty
 
 	before, frozen := s.Level, max(s.Last-now, 0)
 	refused, patience := int64(0), int64(0)
@@ -197,6 +198,17 @@ func (b Bucket) debit(level, n int64) int64 {
 		return -b.Cap
 	}
 	return level - n*b.Unit
+}
+
+// observe lowers the level to the units that another party's count leaves, and reports whether it did. The units do not
+// count as debited: a view of another process includes them if that process was told.
+func (b Bucket) observe(s *State, used int64) bool {
+	over := floorDiv(s.Level, b.Unit) + s.out() - (b.Cap/b.Unit - used)
+	if used <= 0 || over <= 0 {
+		return false
+	}
+	s.Level = b.debit(s.Level, over)
+	return true
 }
 
 // refund gives units back and reports whether that changed the state. Units that a full bucket cannot take are dropped,

@@ -93,6 +93,12 @@ type Op struct {
 	// classes with the largest floor wait for each other.
 	Upper bool
 
+	// Used is the number of units of the Burst, or of the Rate of a window, that are used by the count of another party,
+	// such as the provider that the fleet calls. The level is lowered to the rest less the ledger, whose units may be
+	// used yet. It never rises. Of a window, Used counts up to the Rate. 0: not known, and of a log.
+	Used   int64
+	UsedBy int64 // µs of Redis time after which Used is too old, and has no effect; 0: never
+
 	Win    int64 // number of the window in which Owed was admitted; 0: the current one
 	Refund int64 // units given back
 	// RefundAt is the time at which Refund was taken:
@@ -119,20 +125,28 @@ func (op Op) Asked() (units int64) {
 	return units
 }
 
+// used returns Used, or 0 if it is too old.
+func (op Op) used(now int64) int64 {
+	if op.UsedBy > 0 && now > op.UsedBy {
+		return 0
+	}
+	return op.Used
+}
+
 // OnlyAsks reports whether the op only asks for units, to be granted at once or not at all. Applied twice, such an op
 // loses units, and no unit is used twice.
 func (op *Op) OnlyAsks() bool { return op.View == (View{}) && op.AsksByView() }
 
 // AsksByView is OnlyAsks for an op that may tell a view.
 func (op *Op) AsksByView() bool {
-	tells := op.Owed != 0 || op.Refund != 0 || op.Reset || op.Lost && op.View != (View{})
+	tells := op.Owed != 0 || op.Refund != 0 || op.Used+op.UsedBy != 0 || op.Reset || op.Lost && op.View != (View{})
 	leases := op.Demand != 0 || op.Div != 0 || op.Gen != 0 || op.Had != 0 || op.Keep != 0 || op.Back != 0 || op.Ahead
 	return len(op.Asks) > 0 && op.MaxDelay == 0 && !tells && !leases
 }
 
 // OnlyPays reports whether the op only tells owed units of the present, and may tell a view.
 func (op *Op) OnlyPays() bool {
-	tells := op.Win != 0 || op.Refund != 0 || op.Lost || op.Reset
+	tells := op.Win != 0 || op.Refund != 0 || op.Used+op.UsedBy != 0 || op.Lost || op.Reset
 	leases := op.Demand != 0 || op.Gen != 0 || op.Had != 0 || op.Keep != 0 || op.Back != 0 || op.Ahead
 	return op.Owed > 0 && len(op.Asks) == 0 && op.MaxDelay == 0 && !tells && !leases
 }

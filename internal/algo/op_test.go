@@ -101,6 +101,17 @@ func TestApplySteps(t *testing.T) {
 			// The second time, the ledger has forgotten it.
 			{0, algo.Op{Gen: gen, Had: 1, Back: 1, View: seen}, algo.Answer{Life: µs(500 * ms), Retry: µs(100 * ms), Refused: true}},
 		}},
+		{"another count lowers the level to what it leaves, less the ledger, and never raises it", ten, []step{
+			{0, algo.Op{Used: 1}, algo.Answer{Level: 400_000, Life: µs(100 * ms)}},
+			{0, algo.Op{Used: 1}, algo.Answer{Level: 400_000, Life: µs(100 * ms)}}, // twice is once
+			{50 * ms, algo.Op{Used: 1}, algo.Answer{Level: 450_000, Life: µs(50 * ms)}},
+			{50 * ms, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Lease: 2, Level: 250_000, Life: µs(s), Cap: 300_000, Gen: gen}},
+			// Two are left. Both are leased. The ask of the same op comes afterwards.
+			{50 * ms, algo.Op{Used: 3, UsedBy: start + µs(50*ms), Asks: []int64{1}}, algo.Answer{Level: 50_000, Life: µs(250 * ms), Cap: 300_000, Retry: µs(50 * ms)}},
+			{100 * ms, algo.Op{Used: 5, UsedBy: start + µs(99*ms)}, algo.Answer{Level: 100_000, Life: µs(200 * ms), Cap: 300_000}}, // too old
+			{100 * ms, algo.Op{Used: 4}, algo.Answer{Level: -100_000, Life: µs(400 * ms), Cap: 300_000, Retry: µs(200 * ms)}},
+			{100 * ms, algo.Op{Used: 1 << 52}, algo.Answer{Level: -500_000, Life: µs(800 * ms), Cap: 300_000, Retry: µs(600 * ms)}},
+		}},
 		{"units that go back pay a debt", ten, []step{
 			{0, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Lease: 2, Level: 300_000, Life: µs(s), Cap: 300_000, Gen: gen}},
 			{0, owe(4), algo.Answer{Level: -100_000, Life: µs(400 * ms), Cap: 300_000, Retry: µs(200 * ms)}},

@@ -162,6 +162,7 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 		}
 	}
 
+	dirty = w.observe(&s, op.used(now), at) || dirty
 	free, refused := max(w.Level(s, at)/w.Unit-w.low(op.Floor), 0), int64(0)
 	for _, n := range op.Asks {
 		switch {
@@ -214,6 +215,17 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 
 // low returns a floor, at most half of Rate, as of a bucket.
 func (w Window) low(floor int64) int64 { return min(floor, w.Rate/2) }
+
+// observe lowers the level to the units that another party's count leaves in this window, and reports whether it did.
+// As in a bucket, they are not debited.
+func (w Window) observe(s *State, used, at int64) bool {
+	over := floorDiv(w.Level(*s, at), w.Unit) - (w.Rate - min(used, w.Rate))
+	if used <= 0 || over <= 0 {
+		return false
+	}
+	w.count(s, s.Cur+over)
+	return true
+}
 
 // add debits units of a window. It returns false for a window before the last, which no longer counts. The level stays
 // above -Cap.

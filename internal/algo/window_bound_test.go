@@ -86,3 +86,42 @@ func TestSlidingWindowReachesTwiceItsRate(t *testing.T) {
 		}
 	}
 }
+
+// TestObserveAWindow lowers windows to what another count leaves. It counts in this window, up to the Rate, and is no
+// debt of the next one.
+func TestObserveAWindow(t *testing.T) {
+	for _, limit := range []hybridlimit.Limit{hybridlimit.FixedWindow(10, time.Second), hybridlimit.SlidingWindow(10, time.Second)} {
+		w := algo.WindowOf(limit)
+		var s algo.State
+		now := int64(start)
+		for i, step := range []struct {
+			after int64
+			op    algo.Op
+			left  int64 // whole units
+			slide int64 // of a sliding window
+		}{
+			{0, algo.Op{Asks: []int64{3}}, 7, 7},
+			{0, algo.Op{Used: 2}, 7, 7},
+			{0, algo.Op{Used: 6}, 4, 4},
+			{0, algo.Op{Used: 6}, 4, 4},
+			{0, algo.Op{Used: 8, UsedBy: start - 1}, 4, 4},
+			{0, algo.Op{Used: 8, UsedBy: start, Asks: []int64{1}}, 1, 1},
+			{0, algo.Op{Refund: 1}, 2, 2},
+			{0, algo.Op{Used: 1 << 52}, 0, 0},
+			{w.Period, algo.Op{}, 10, 0},
+			{w.Period / 2, algo.Op{Used: 7}, 3, 3},
+			{w.Period, algo.Op{}, 10, 9},
+		} {
+			now += step.after
+			var ans algo.Answer
+			s, ans, _ = w.Apply(s, step.op, now)
+			want := step.left
+			if w.Sliding {
+				want = step.slide
+			}
+			if got := ans.Level / w.Unit; got != want {
+				t.Errorf("%v, step %d: %d units left, want %d", limit, i, got, want)
+			}
+		}
+	}
+}

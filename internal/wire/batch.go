@@ -127,6 +127,8 @@ func appendOp(buf []byte, limit int, op algo.Op) []byte {
 		{'a', flags(op.Ahead)},
 		{'f', op.Floor},
 		{'u', flags(upper)},
+		{'o', op.Used},
+		{'e', op.UsedBy},
 	} {
 		if more.value > 0 {
 			buf = append(buf, ' ', more.letter)
