@@ -76,6 +76,10 @@ type Stats struct {
 	// Overshoots counts the ops whose answer showed a debt. Every sync finds the same debt until it is repaid.
 	Overshoots int64
 
+	// Observed counts the calls of spend.Observe that told of use of which this process did not know. The others cost no
+	// message.
+	Observed int64
+
 	// InvalidLimits counts the answers of Config.LimitFor that were not valid, so that a key in memory kept its limit.
 	InvalidLimits int64
 
@@ -134,6 +138,7 @@ func (l *Limiter) Stats() Stats {
 	s.Netted, s.Expired, s.Lost = c.Netted.Load(), c.Expired.Load(), c.Lost.Load()
 	s.Dropped, s.Forgiven, s.Overflow = c.Dropped.Load(), c.Forgiven.Load(), c.Overflow.Load()
 	s.Refunded, s.Uncertain = c.Refunded.Load(), c.Uncertain.Load()
+	s.Observed = c.Observed.Load()
 	s.Resynced, s.Ops, s.InvalidLimits = c.Resynced.Load(), c.Ops.Load(), c.BadLimits.Load()
 	s.Overshoot, s.Overshoots = c.Worst.Load(), c.Indebted.Load()
 	return s

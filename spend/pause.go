@@ -31,7 +31,7 @@ func Pause(ctx context.Context, limiter hybridlimit.Limiter, key string, until t
 	if err := bad.Err("spend: Pause"); err != nil {
 		return err
 	}
-	t := news.Of(unwrap(limiter))
+	t := news.Of(limiter)
 	if t == nil {
 		return fmt.Errorf("spend: Pause: %w: %T cannot pause a key", hybridlimit.ErrUnsupported, limiter)
 	}

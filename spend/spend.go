@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/adapter"
+	"github.com/hybridlimit/hybridlimit/internal/news"
 )
 
 // ErrSettled is returned by Use and Settle of a Spend that is settled.
@@ -140,7 +141,7 @@ func (s *Spend) Use(ctx context.Context, i int, total int64) (hybridlimit.Result
 	if more == 0 || err != nil {
 		return hybridlimit.Result{Allowed: err == nil, Granted: max(0, min(total, p.n))}, err
 	}
-	c, ok := unwrap(p.limiter).(charger)
+	c, ok := news.Inner(p.limiter).(charger)
 	if !ok {
 		err = fmt.Errorf("spend: ask %d: %w: %T has no Charge", i, hybridlimit.ErrUnsupported, p.limiter)
 	}
@@ -214,15 +215,4 @@ func (p *part) giveBack(ctx context.Context) error {
 		return fmt.Errorf("%w: %T takes no units back", hybridlimit.ErrUnsupported, p.limiter)
 	}
 	return p.taken.Return(ctx, p.key, back)
-}
-
-// unwrap returns the limiter inside wrappers, such as those of package otellimit.
-func unwrap(l hybridlimit.Limiter) hybridlimit.Limiter {
-	for {
-		w, ok := l.(interface{ Unwrap() hybridlimit.Limiter })
-		if !ok {
-			return l
-		}
-		l = w.Unwrap()
-	}
 }

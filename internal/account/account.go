@@ -26,11 +26,13 @@ type Account struct {
 	stuckAt    int64    // ns; the time from which an answer of Redis is due; 0: none is due
 	view       view
 	demand     demand
-	refusal    Refusal // of a direct call
-	refunds    refunds // units to be given back with the next syncs
-	giving     refund  // units that the sync in flight gives back
-	asking     int64   // units that direct calls are asking for
-	aside      int64   // units granted to direct calls since the sync in flight was sent
+	refusal    Refusal  // of a direct call
+	refunds    refunds  // units to be given back with the next syncs
+	giving     refund   // units that the sync in flight gives back
+	observed   Observed // what the next sync tells
+	lowered    int64    // units by which observations have lowered the view
+	asking     int64    // units that direct calls are asking for
+	aside      int64    // units granted to direct calls since the sync in flight was sent
 	local      outage
 	spentAt    int64 // ns; no leased unit was spent after it; 0: nothing is held, and Redis knows all that is spent
 	lookBy     int64 // ns; the time of the next look at the leases: see giveback.go

@@ -134,7 +134,7 @@ func (a *Account) see(c *Conditions, ans Answer, now int64) {
 	if a.local.admitted == 0 {
 		a.local = outage{} // the next period of fallback begins at the level of the view
 	}
-	a.used = false
+	a.used, a.lowered = false, 0
 	if c.Limit.Algorithm == hybridlimit.AlgSlidingLog {
 		a.NoteLeft(ans.Level, now+ans.Ends*1000)
 		return

@@ -96,6 +96,7 @@ func (a *Account) Forget() Books {
 		Expired: a.Held() + a.ahead.units + a.booked.over,
 		Dropped: a.pending + a.earlier.units + a.local.admitted - a.refunds.units(),
 	}
+	a.observed, a.lowered = Observed{}, 0
 	a.leases, a.booked, a.view, a.refusal = [2]lease{}, booking{back: a.booked.back}, view{}, Refusal{}
 	a.pending, a.window, a.earlier, a.refunds, a.local, a.ahead = 0, 0, refund{}, refunds{}, outage{}, ahead{}
 	return b
@@ -112,6 +113,7 @@ func (a *Account) Adapt(old, p *Plan, now int64) (lost int64) {
 		return 0
 	}
 	a.refusal = Refusal{}
+	a.forgetUse(old.Bucket.Unit) // of the old limit
 	a.Return()
 	v := &a.view
 	if anotherCount(old, p) {

@@ -38,6 +38,7 @@ const (
 	forRenewal                   // the leased units that stay must be renewed now
 	forLease                     // more leased units are worth a sync
 	forNext                      // leased units of the next window are worth a sync
+	forUse                       // another party has counted use of which Redis does not know
 )
 
 // causes returns the reasons for which a sync is sent now, and the returnable units that go back with it.
@@ -50,9 +51,10 @@ func (a *Account) causes(c *Conditions, asks []int64, wanting, leaving bool, now
 	note(a.pending+a.earlier.units != 0 || a.refunds.units() != 0 || len(asks) > 0, forOwed)
 	note(a.resync && a.Tells(c.Bucket, c.Lost), forLoss)
 	note(a.tellsSpent(c, now), forSpent)
+	note(a.tellsUse(c, now), forUse)
 	surplus, due := a.surplus(c, wanting, now)
 	note(due, forRenewal)
-	looks := why&(forOwed|forSpent) == 0 && a.onlyLooks(c, now)
+	looks := why&(forOwed|forSpent|forUse) == 0 && a.onlyLooks(c, now)
 	if looks {
 		surplus = 0
 	}
@@ -80,7 +82,7 @@ func (a *Account) freeze(c *Conditions, asks []int64, now int64) (op algo.Op, ok
 		a.stuckAt = 0 // the waiting calls have left
 		return algo.Op{}, false
 	}
-	plain := why&(forLoss|forLease|forNext) == 0
+	plain := why&(forLoss|forLease|forNext|forUse) == 0
 	a.lone = plain && a.mayAskAlone(c, asks, now)
 	switch {
 	case a.lone:
@@ -116,6 +118,7 @@ func (a *Account) whole(
 		a.booked.kept, _ = a.renewable()
 		op.Keep = a.booked.kept
 	}
+	op.Used, op.UsedBy, a.observed = a.observed.Used, a.observed.By, Observed{}
 	given := a.refunds.take()
 	op.Refund, op.RefundAt = given.units, given.at
 	// A sync that only tells a view, or only returns units, takes no lease. If it tells a view, Redis may not know yet

@@ -28,6 +28,7 @@ type Counts struct {
 	Returned  atomic.Int64 // admitted units that callers gave back
 	Refunded  atomic.Int64 // units that Redis has taken back
 	Resynced  atomic.Int64 // keys synced again after a loss
+	Observed  atomic.Int64 // observations that were news
 	Ops       atomic.Int64 // keys frozen for a sync, and direct calls
 	BadLimits atomic.Int64 // answers of LimitFor about keys in memory that were not valid
 	Indebted  atomic.Int64 // answers that showed a debt
