@@ -97,6 +97,13 @@ func (s *site) unclear(w *window) bool {
 	return w.from != nil && slices.ContainsFunc(s.windows, func(o *window) bool { return o != w && o.from == w.from })
 }
 
+// mixed reports whether a hint is about one of several buckets.
+func (s *site) mixed(one *hint) bool {
+	return one.from != nil && slices.ContainsFunc(s.windows, func(o *window) bool {
+		return o.from == one.from && (o.policy != one.policy || o.partition != one.partition)
+	})
+}
+
 // leave returns the slot of a request: its time, and also its units if the request is not sent. Requests behind it keep
 // their times. A later request may be sent at the same time as one of them.
 func (s *site) leave(mine *slot, sent bool, now time.Time) {
@@ -166,22 +173,22 @@ type answer struct {
 }
 
 // observe updates the site from the response to request number seq.
-func (t *Transport) observe(s *site, seq uint64, resp *http.Response) answer {
+func (t *Transport) observe(s *site, seq uint64, resp *http.Response) (a answer, hints []hint) {
 	now := time.Now()
 	cached := stale(resp.Header)
-	var hints []hint
 	if !cached {
 		hints = hintsOf(resp.Header, now)
 	}
-	a := refusalOf(resp.StatusCode, resp.Header, hints, now)
+	a = refusalOf(resp.StatusCode, resp.Header, hints, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a.told {
 		s.block(now.Add(min(a.after, t.cfg.MaxBlock)), seq)
-		return a // it takes precedence over the windows
+		return a, hints // it takes precedence over the windows
 	}
-	for _, one := range hints {
-		s.note(one, seq, now)
+	for i := range hints {
+		s.note(hints[i], seq, now)
+		hints[i].mixed = s.mixed(&hints[i])
 	}
 	switch {
 	case resp.StatusCode == http.StatusTooManyRequests && t.cfg.Pause > 0:
@@ -190,7 +197,7 @@ func (t *Transport) observe(s *site, seq uint64, resp *http.Response) answer {
 	case !a.refused && !cached && resp.StatusCode < http.StatusInternalServerError && seq > s.paused:
 		s.pauses = 0
 	}
-	return a
+	return a, hints
 }
 
 // block holds up all requests until a time; it never shortens an earlier block. It replaces all windows, and hints in

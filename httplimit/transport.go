@@ -8,10 +8,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/gate"
+	"github.com/hybridlimit/hybridlimit/internal/sometimes"
 )
 
 // TransportConfig configures a Transport. The zero TransportConfig is ready to use.
@@ -45,7 +47,10 @@ type TransportConfig struct {
 	Key KeyFunc
 	// MaxKeys bounds the pairs of server and key in memory. The least recently used one is removed. Zero: 1000.
 	MaxKeys int
-	// Logger receives a line per retry, at level Debug. Nil: slog.Default().
+	// Shared are limits that this process keeps together with the other processes of the fleet. Nil: none.
+	Shared []Share
+	// Logger receives a line per retry, at level Debug, and at most one a second for units that a limiter of Shared was
+	// not told of, at level Warn. Nil: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -100,14 +105,16 @@ type TransportConfig struct {
 //
 // A Transport starts no goroutines of its own and is safe for concurrent use.
 type Transport struct {
-	cfg   TransportConfig
-	sites *gate.Recent[*site]
+	cfg    TransportConfig
+	sites  *gate.Recent[*site]
+	flying purses
+	untold *sometimes.Line
 }
 
-// BusyError means that a request was not sent, because its server accepts no requests for longer than the request can
-// wait. http.Client wraps it: use errors.As.
+// BusyError means that a request was not sent, because its server accepts no requests, or a limit of Shared has no units,
+// for longer than the request can wait. http.Client wraps it: use errors.As.
 type BusyError struct {
-	// RetryAfter is the time, from the error on, in which the server accepts no requests.
+	// RetryAfter is the time, from the error on, in which the server accepts no requests, or the limit has no units.
 	RetryAfter time.Duration
 }
 
@@ -125,9 +132,13 @@ func NewTransport(cfg TransportConfig) (*Transport, error) {
 	bad.AddIf(cfg.Backoff < 0, "TransportConfig.Backoff", cfg.Backoff, "must not be negative")
 	bad.AddIf(cfg.MaxBlock < 0, "TransportConfig.MaxBlock", cfg.MaxBlock, "must not be negative")
 	bad.AddIf(cfg.MaxKeys < 0, "TransportConfig.MaxKeys", cfg.MaxKeys, "must not be negative")
+	for i := range cfg.Shared {
+		cfg.Shared[i].check(&bad, i)
+	}
 	if err := bad.Err("httplimit"); err != nil {
 		return nil, err
 	}
+	cfg.Shared = slices.Clone(cfg.Shared)
 	gate.OrDefault(&cfg.MaxWait, 30*time.Second)
 	gate.OrDefault(&cfg.MaxRetries, 3)
 	gate.OrDefault(&cfg.Pause, 5*time.Second)
@@ -138,7 +149,9 @@ func NewTransport(cfg TransportConfig) (*Transport, error) {
 	if cfg.Base == nil {
 		cfg.Base = http.DefaultTransport
 	}
-	return &Transport{cfg: cfg, sites: gate.NewRecent(cfg.MaxKeys, func() *site { return new(site) })}, nil
+	return &Transport{
+		cfg: cfg, sites: gate.NewRecent(cfg.MaxKeys, func() *site { return new(site) }), untold: sometimes.Every(time.Second),
+	}, nil
 }
 
 // CloseIdleConnections calls the method of Base, if it has one. http.Client uses it.
@@ -151,12 +164,14 @@ func (t *Transport) CloseIdleConnections() {
 // siteKey returns the key of the request's site. It contains the server, because TransportConfig.Key groups the
 // requests to one server.
 func (t *Transport) siteKey(req *http.Request) string {
-	server := req.URL.Scheme + "://" + req.URL.Host
 	if t.cfg.Key == nil {
-		return server
+		return server(req)
 	}
-	return server + " " + t.cfg.Key(req) // unambiguous: a host has no space
+	return server(req) + " " + t.cfg.Key(req) // unambiguous: a host has no space
 }
+
+// server returns the scheme and the host of a request.
+func server(req *http.Request) string { return req.URL.Scheme + "://" + req.URL.Host }
 
 // RoundTrip sends a request as soon as its server's limits allow. It retries a refused request.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -164,17 +179,25 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	s := t.sites.Of(t.siteKey(req))
 	left := max(0, t.cfg.MaxWait)
 	for try, out := 0, req; ; try++ {
-		seq, waited, err := t.enter(ctx, s, left)
+		seq, st, waited, err := t.admit(req, s, left)
 		if err != nil {
 			closeBody(out)
 			return nil, err
 		}
 		left -= waited
 		resp, err := t.cfg.Base.RoundTrip(out)
+		st.landed()
 		if err != nil {
+			st.end(ctx)
 			return nil, err
 		}
-		a := t.observe(s, seq, resp)
+		a, hints := t.observe(s, seq, resp)
+		st.hear(ctx, resp, hints, a)
+		if !a.refused || resp.StatusCode == http.StatusServiceUnavailable {
+			st.follow(req, resp)
+		} else {
+			st.giveBack(ctx)
+		}
 		if !a.refused || t.cfg.MaxWait < 0 || try >= t.cfg.MaxRetries || !mayRepeat(req, resp.StatusCode, a.told) {
 			return resp, nil
 		}
@@ -201,6 +224,41 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
+// admit waits until the site accepts a request and all Shares have its units, for at most the duration most.
+func (t *Transport) admit(req *http.Request, s *site, most time.Duration) (seq uint64, st stake, waited time.Duration, err error) {
+	ctx := req.Context()
+	for {
+		mine, more, err := t.enter(ctx, s, most-waited)
+		waited += more
+		if err != nil {
+			return 0, stake{}, waited, err
+		}
+		st, wait, delay, err := t.take(req)
+		if err == nil && wait == 0 && delay == 0 {
+			return mine.seq, st, waited, nil
+		}
+		pause := max(wait, delay)
+		if late := pause > most-waited || gate.TooLate(ctx, pause); err == nil && late {
+			err = &BusyError{RetryAfter: pause}
+		}
+		if err == nil {
+			err = gate.Sleep(ctx, pause)
+			waited += pause
+		}
+		if err == nil && delay > 0 && s.blocked(time.Now()) <= 0 {
+			return mine.seq, st, waited, nil
+		}
+		s.leave(&mine, false, time.Now())
+		if st.t != nil { // of a queue, whose place is lost
+			st.landed()
+			st.giveBack(ctx)
+		}
+		if err != nil {
+			return 0, stake{}, waited, err
+		}
+	}
+}
+
 // logger looks up the default logger at each call, because a program may set it after NewTransport.
 func (t *Transport) logger() *slog.Logger {
 	if t.cfg.Logger == nil {
@@ -209,39 +267,39 @@ func (t *Transport) logger() *slog.Logger {
 	return t.cfg.Logger
 }
 
-// enter waits until the site accepts a request, for at most the duration most. It returns the request's number and the
-// time waited.
-func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (seq uint64, waited time.Duration, err error) {
+// enter waits until the site accepts a request, for at most the duration most. It returns the request's slot and the time
+// waited.
+func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (mine slot, waited time.Duration, err error) {
 	for {
 		more, busy, err := gate.Enter(ctx, most-waited, s.blocked)
 		waited += more
 		switch {
 		case err != nil:
-			return 0, waited, err
+			return slot{}, waited, err
 		case busy > 0:
-			return 0, waited, &BusyError{RetryAfter: busy}
+			return slot{}, waited, &BusyError{RetryAfter: busy}
 		}
 		hinted := min(most, t.cfg.MaxBlock) - waited // a hint is worth so much waiting
 		now, patience := time.Now(), hinted
 		if deadline, ok := ctx.Deadline(); ok {
 			patience = min(patience, deadline.Sub(now))
 		}
-		mine := s.slot(now, t.cfg.SlowBelow, patience)
+		mine = s.slot(now, t.cfg.SlowBelow, patience)
 		if mine.wait <= 0 {
-			return mine.seq, waited, nil
+			return mine, waited, nil
 		}
 		wait := min(mine.wait, hinted)
 		if wait <= 0 || gate.TooLate(ctx, wait) {
 			s.leave(&mine, true, now)
-			return mine.seq, waited, nil
+			return mine, waited, nil
 		}
 		if err := gate.Sleep(ctx, wait); err != nil {
 			s.leave(&mine, false, time.Now())
-			return 0, waited, err
+			return slot{}, waited, err
 		}
 		waited += wait
 		if now = time.Now(); s.blocked(now) <= 0 {
-			return mine.seq, waited, nil
+			return mine, waited, nil
 		}
 		s.leave(&mine, false, now) // the server has refused another request meanwhile
 	}

@@ -16,32 +16,39 @@ type source struct {
 	resets    []string // the fields with the time of the next units; the first usable one counts
 	buckets   []string // the fields that name one of several limits of this form
 	forbids   bool     // a refusal may have status 403
-	amounts   bool     // the units are not requests: they are read only from a refusal
+	unit      string   // of the limit; other units than requests are read only from a refusal and for Shared
 }
 
 // sources are the forms other than RateLimit.
 //
-// x-ratelimit-remaining-requests, as OpenAI sends it, is not here: its reset is the time until the bucket is full, and
-// may be minutes later than the next unit.
+// x-ratelimit-reset-requests and -tokens, as OpenAI sends them, are not read: they are the time until the bucket is full,
+// and may be minutes later than the next unit.
 var sources = [...]source{
 	{ // draft-ietf-httpapi-ratelimit-headers-03
-		limit: "Ratelimit-Limit", remaining: "Ratelimit-Remaining", resets: []string{"Ratelimit-Reset"},
+		unit: ratelimitheader.UnitRequests, limit: "Ratelimit-Limit", remaining: "Ratelimit-Remaining", resets: []string{"Ratelimit-Reset"},
 	},
 	{ // GitHub (403, Resource), Discord (Bucket, Reset-After) and many others
-		limit: fieldLimit, remaining: fieldRemaining, resets: []string{fieldResetAfter, fieldReset},
+		unit: ratelimitheader.UnitRequests, limit: fieldLimit, remaining: fieldRemaining, resets: []string{fieldResetAfter, fieldReset},
 		buckets: []string{fieldBucket, "X-Ratelimit-Resource"}, forbids: true,
 	},
-	anthropic("Requests", false),
-	anthropic("Tokens", true),
-	anthropic("Input-Tokens", true),
-	anthropic("Output-Tokens", true),
+	anthropic("Requests"),
+	anthropic("Tokens"),
+	anthropic("Input-Tokens"),
+	anthropic("Output-Tokens"),
+}
+
+// counts are the fields that only Shared reads, because they have no usable reset: those of OpenAI.
+var counts = [...]source{
+	{unit: ratelimitheader.UnitRequests, remaining: "X-Ratelimit-Remaining-Requests"},
+	{unit: "tokens", remaining: "X-Ratelimit-Remaining-Tokens"},
 }
 
 // anthropic returns the source of a unit of Anthropic.
-func anthropic(unit string, amounts bool) source {
+func anthropic(unit string) source {
 	name := "Anthropic-Ratelimit-" + unit
-	resets := []string{name + "-Reset"}
-	return source{limit: name + "-Limit", remaining: name + "-Remaining", resets: resets, amounts: amounts}
+	return source{
+		limit: name + "-Limit", remaining: name + "-Remaining", resets: []string{name + "-Reset"}, unit: strings.ToLower(unit),
+	}
 }
 
 // hint is what a response says about one limit.
@@ -53,7 +60,9 @@ type hint struct {
 	quota     int64         // 0: unknown
 	each      time.Duration // time per unit at the policy's rate; 0: unknown
 	ends      time.Duration // the time to the reset; 0: unknown
-	requests  bool          // its units are requests
+	unit      string        // of the limit
+	requests  bool          // it holds requests up
+	mixed     bool          // the server has several limits of this form, and a request may count in another one
 }
 
 // hintsOf returns what a response says about limits. If it has RateLimit, other forms are ignored.
@@ -82,12 +91,12 @@ func rateLimitOf(h http.Header) (hints []hint) {
 		policies = nil
 	}
 	for _, l := range limits[:min(len(limits), maxWindows)] {
-		one := hint{policy: l.Policy, partition: l.PartitionKey, left: l.Remaining, ends: l.Window, requests: true}
+		one := hint{policy: l.Policy, partition: l.PartitionKey, left: l.Remaining, ends: l.Window, unit: ratelimitheader.UnitRequests, requests: true}
 		for _, p := range policies {
 			if p.Name != l.Policy || p.PartitionKey != l.PartitionKey {
 				continue
 			}
-			one.requests = p.Unit == ratelimitheader.UnitRequests
+			one.unit, one.requests = p.Unit, p.Unit == ratelimitheader.UnitRequests
 			one.quota, one.each = p.Quota, 0
 			if p.Quota > 0 {
 				one.each = p.Window / time.Duration(p.Quota)
@@ -101,7 +110,7 @@ func rateLimitOf(h http.Header) (hints []hint) {
 // read returns the hint of a source. ok is false without one, or if the units left are no number: such a server is not
 // to be believed.
 func (src *source) read(h http.Header, now time.Time) (one hint, ok bool) {
-	one = hint{from: src, left: -1, requests: !src.amounts}
+	one = hint{from: src, left: -1, unit: src.unit, requests: src.unit == ratelimitheader.UnitRequests}
 	if len(h[src.remaining]) > 0 {
 		n, ok := decimal(only(h, src.remaining))
 		if !ok || n > ratelimitheader.MaxInteger {

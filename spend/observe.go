@@ -26,8 +26,19 @@ const oldest = 10 * time.Second
 // this process knows costs no message. Processes that hold a lease spend it first; of a window these units are not taken
 // off. Stats.Observed counts. Of package global it is one message. Of package local it holds in this limiter. A sliding
 // log, limits of calls in flight and other limiters are ErrUnsupported. The other errors are those of AllowN.
-func Observe(ctx context.Context, limiter hybridlimit.Limiter, key string, remaining int64, resetAfter time.Duration) error {
+func Observe(
+	ctx context.Context, limiter hybridlimit.Limiter, key string, remaining int64, resetAfter time.Duration,
+) error {
 	return observe(ctx, limiter, key, remaining, resetAfter, 0)
+}
+
+// ObserveWindow is Observe for a count of fixed windows, such as GitHub's: it has no new units before resetAfter. A token
+// or leaky bucket refills in that time. So the units of this refill come off remaining too, down to one burst of debt,
+// and what remains lasts until then. The other limits hold back nothing more than with Observe.
+func ObserveWindow(
+	ctx context.Context, limiter hybridlimit.Limiter, key string, remaining int64, resetAfter time.Duration,
+) error {
+	return observe(ctx, limiter, key, remaining, resetAfter, max(0, resetAfter))
 }
 
 func observe(
