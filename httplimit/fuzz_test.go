@@ -78,7 +78,7 @@ func FuzzTransportHears(f *testing.F) {
 			if more != "" {
 				h["Ratelimit"] = append(h["Ratelimit"], more)
 			}
-			a , _ := tr.observe(s, mine.seq, &http.Response{StatusCode: status, Header: h})
+			a, _ := tr.observe(s, mine.seq, &http.Response{StatusCode: status, Header: h})
 			if a.after < 0 {
 				t.Fatalf("after %v", a.after)
 			}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/httplimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/local"
 )
@@ -141,7 +141,9 @@ func TestShareSettles(t *testing.T) {
 // lostReply is a base that sends requests and gets no response.
 type lostReply struct{}
 
-func (lostReply) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("reset by peer") }
+func (lostReply) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("reset by peer")
+}
 
 // TestShareHears lowers the units of a Share to those that the server has left, by the fields of each form.
 func TestShareHears(t *testing.T) {

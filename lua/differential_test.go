@@ -439,10 +439,7 @@ func (d *differ) seldom(op *wire.Op, burst int64) {
 		op.Asks = op.Asks[:min(1, len(op.Asks))]
 	}
 	if d.rng.IntN(10) == 0 {
-		op.Used = d.rng.Int64N(1 + burst + d.rng.Int64N(1+burst))
-	}
-	if op.Used > 0 && d.rng.IntN(2) == 0 {
-		op.UsedBy = max(1, d.now+d.rng.Int64N(4)-1) // mostly not over
+		op.Used, op.UsedBy = d.rng.Int64N(1+burst+d.rng.Int64N(1+burst)), d.rng.Int64N(2)*max(1, d.now+d.rng.Int64N(4)-1)
 	}
 	period := int64(op.Limit.Period / time.Microsecond)
 	window := func() int64 { return max(0, d.now/period+1-d.rng.Int64N(4)) }

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
-	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/httplimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/local"
 )
@@ -34,7 +34,7 @@ const (
 type kind struct {
 	name   string
 	shared func(b *redistest.Bubble, t *testing.T) (*httplimit.Share, func()) // of one process
-	must   bool                                                              // reaches the goal
+	must   bool                                                               // reaches the goal
 }
 
 var kinds = []kind{

@@ -55,7 +55,7 @@ var product = map[string]rule{
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"global": {
-		inside:  []string{".", "adapter", "breaker", "internal/algo", "internal/circuit", "internal/runner", "internal/waiting", "internal/wire", "lua"},
+		inside:  []string{".", "adapter", "breaker", "internal/algo", "internal/circuit", "internal/news", "internal/runner", "internal/waiting", "internal/wire", "lua"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"sync": { // no limiter
@@ -97,7 +97,7 @@ var product = map[string]rule{
 	},
 	"hybrid/internal/direct": {
 		inside: []string{
-			".", "internal/account", "internal/algo", "internal/circuit", "internal/clock", "internal/runner", "internal/wire", "sync",
+			".", "internal/account", "internal/algo", "internal/circuit", "internal/clock", "internal/news", "internal/runner", "internal/wire", "sync",
 			"hybrid/internal/control", "hybrid/internal/keys",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
@@ -122,7 +122,7 @@ var product = map[string]rule{
 	"clientkey":                {inside: []string{"."}},
 	"internal/clientaddr":      {inside: []string{".", "adapter", "clientkey"}},                                                              // shared with the module grpclimit
 	"internal/gate":            {inside: []string{".", "adapter", "internal/ratelimitheader", "internal/sometimes"}, outside: []string{lru}}, // shared with the module grpclimit
-	"httplimit":                {inside: []string{".", "adapter", "clientkey", "internal/clientaddr", "internal/gate", "internal/ratelimitheader"}},
+	"httplimit":                {inside: []string{".", "adapter", "clientkey", "internal/clientaddr", "internal/gate", "internal/ratelimitheader", "internal/sometimes", "spend"}},
 	"otellimit":                {inside: []string{".", "adapter"}, outside: []string{otel}},
 	"spend":                    {inside: []string{".", "adapter", "internal/news"}, outside: []string{lru}},
 	"internal/filepoll":        {},
