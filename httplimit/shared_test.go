@@ -439,3 +439,38 @@ func TestBadShares(t *testing.T) {
 		}
 	}
 }
+
+// TestShareAfterAPanic has a Base that panics. Its request does not run any more, and keeps its estimate.
+func TestShareAfterAPanic(t *testing.T) {
+	l, first := budget(t), true
+	tr, err := httplimit.NewTransport(httplimit.TransportConfig{
+		Base: roundTrip(func(*http.Request) (*http.Response, error) {
+			if first {
+				first = false
+				panic("oops")
+			}
+			return response(200, "X-RateLimit-Remaining", "500"), nil
+		}),
+		Shared: []httplimit.Share{{Limiter: l, Key: func(*http.Request) string { return "k" }, Cost: func(*http.Request) int64 { return 100 }}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is swallowed")
+			}
+		}()
+		send(t, tr, http.MethodGet, "")
+	}()
+	if got := unitsLeft(t, l, "k"); got != 900 {
+		t.Errorf("%d units are left, want 900", got)
+	}
+	if _, err := send(t, tr, http.MethodGet, ""); err != nil {
+		t.Error(err)
+	}
+	if got := unitsLeft(t, l, "k"); got != 500 {
+		t.Errorf("%d units are left, want all that the server says", got)
+	}
+}

@@ -185,8 +185,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		left -= waited
-		resp, err := t.cfg.Base.RoundTrip(out)
-		st.landed()
+		resp, err := t.send(out, &st)
 		if err != nil {
 			st.end(ctx)
 			return nil, err
@@ -222,6 +221,12 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		left = max(0, left-delay)
 	}
+}
+
+// send sends a request that has taken its units.
+func (t *Transport) send(req *http.Request, st *stake) (*http.Response, error) {
+	defer st.landed() // also after a panic of Base
+	return t.cfg.Base.RoundTrip(req)
 }
 
 // admit waits until the site accepts a request and all Shares have its units, for at most the duration most.

@@ -89,6 +89,7 @@ type figures struct {
 	Accounting string
 	Losses     losses
 	Reserve    reserve       `json:",omitzero"`
+	Paused     time.Duration `json:",omitempty"` // from a pause of a key to the last unit in it; 0: there was no pause
 	Recovered  time.Duration // from the end of the fault until the last process was back
 }
 
@@ -133,6 +134,7 @@ func check(e *evidence, strictly bool) *verdict {
 	v.checkLiveness(e)
 	v.checkGrowth(e)
 	v.checkClasses(e)
+	v.checkPause(e)
 	v.checkNeighbours(e)
 	for _, key := range slices.Compact(slices.Sorted(slices.Values(e.eternal))) {
 		v.want(false, brokeTTL, "%s has no TTL", key)

@@ -95,6 +95,7 @@ const (
 	orderBaseline order = "baseline" // measure the heap while the load runs
 	orderFewer    order = "fewer"    // set the lower limit of calls in flight
 	orderUsual    order = "usual"    // set the usual limit of calls in flight
+	orderPause    order = "pause"    // pause the first key
 	orderShutdown order = "shutdown" // settle, close, and report the rest
 )
 

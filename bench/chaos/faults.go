@@ -55,7 +55,7 @@ func (f *fault) plans(usual plan) (out []plan) {
 
 // allFaults returns all faults in the order of the page.
 func allFaults() []*fault {
-	return slices.Concat(serverFaults, memoryFaults, accessFaults, networkFaults, clientFaults, classFaults, settledFaults(),
+	return slices.Concat(serverFaults, memoryFaults, accessFaults, networkFaults, clientFaults, classFaults, settledFaults(), pauseFaults,
 		failovers, clusterFaults)
 }
 

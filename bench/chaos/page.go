@@ -42,7 +42,7 @@ var reliability string
 // text returns docs/reliability.md, with the row that came closest to the bound of each promise.
 func (p *page) text() string {
 	var decisions, wrong int64
-	var slowest, open, back, free time.Duration
+	var slowest, open, back, free, paused time.Duration
 	var exact, mostFallback int
 	var critical float64 // the largest part that was denied
 	type part struct {
@@ -67,6 +67,7 @@ func (p *page) text() string {
 	for _, o := range p.rows {
 		v := o.verdict
 		decisions, wrong = decisions+v.Decisions, wrong+v.Errors
+		paused = max(paused, v.Paused)
 		slowest, open, back = max(slowest, v.Slowest), max(open, v.P99), max(back, v.Recovered)
 		if v.Accounting == "to the unit" {
 			exact++
@@ -94,6 +95,7 @@ func (p *page) text() string {
 		"Decisions": benchkit.Thousands(decisions, ","), "Wrong": wrong,
 		"Slowest": decimal(ms(slowest)), "Slack": slack.Milliseconds(), "Decides": decides.idle.Milliseconds(),
 		"Open": decimal(1000 * ms(open)), "OpenP99": openP99.Microseconds(),
+		"Paused": decimal(paused.Seconds()), "PausedWithin": decimal(pausedWithin.idle.Seconds()),
 		"Back": decimal(back.Seconds()), "Recovery": recovery.Seconds(),
 		"Critical": decimal(100 * (1 - critical)), "MostCritical": 100 * mostCritical,
 		"Exact": exact, "Rows": len(p.rows),

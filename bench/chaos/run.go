@@ -79,6 +79,7 @@ type scene struct {
 	rng     *rand.Rand // of the plan's seed
 	allowed allowance  // sum over the faults so far
 	struck  []int64    // when each fault began or ended
+	paused  int64      // when the first key was paused; 0: it was not
 }
 
 // draw returns a random number below n. Faults of a mix run in parallel, so each of them may draw at any time.
@@ -371,7 +372,7 @@ func (s *scene) collect(e *evidence) error {
 	if err != nil {
 		return err
 	}
-	e.sums, e.allowed, e.struck = l.sum(), s.allowed, slices.Sorted(slices.Values(s.struck))
+	e.sums, e.allowed, e.paused, e.struck = l.sum(), s.allowed, s.paused, slices.Sorted(slices.Values(s.struck))
 	e.eternal = append(e.eternal, l.eternal...)
 	if len(s.plan.faults) == 1 { // in a mix, a fault may have no effect
 		if f := s.plan.faults[0]; f.proof != nil && !f.proof.shows(e) {

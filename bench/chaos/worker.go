@@ -181,6 +181,10 @@ func (w *worker) obey(o order) (report, error) {
 		r := w.report()
 		r.Heap = heapInUse()
 		return r, nil
+	case orderPause:
+		if err := w.pause(); err != nil {
+			return report{}, err
+		}
 	case orderShutdown:
 		return w.shutdown(), nil
 	}

@@ -22,8 +22,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestPlayOnVirtualTime runs the fleet in virtual time. It leaves the stranger his part, uses the rest, and is seldom
-// refused.
+// TestPlayOnVirtualTime runs the fleet in virtual time. It leaves the stranger his part, uses most of the rest, and is
+// seldom refused. The estimates of the calls that run are a tenth of such a short window.
 func TestPlayOnVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
@@ -33,7 +33,7 @@ func TestPlayOnVirtualTime(t *testing.T) {
 		}
 		t.Log(out.String())
 		for i, w := range counted {
-			if free := limit - w.stranger; w.fleet < free*90/100 || w.refused*100 > w.served || w.stranger < limit*stranger*9/10 {
+			if free := limit - w.stranger; w.fleet < free*80/100 || w.refused*100 > w.served || w.stranger < limit*stranger*9/10 {
 				t.Errorf("window %d: %+v", i, w)
 			}
 		}

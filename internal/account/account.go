@@ -30,7 +30,7 @@ type Account struct {
 	refunds    refunds  // units to be given back with the next syncs
 	giving     refund   // units that the sync in flight gives back
 	observed   Observed // what the next sync tells
-	lowered    int64    // units by which observations have lowered the view
+	lowered    int64    // sub-units by which observations have lowered the view
 	asking     int64    // units that direct calls are asking for
 	aside      int64    // units granted to direct calls since the sync in flight was sent
 	local      outage

@@ -149,6 +149,7 @@ func (a *Account) see(c *Conditions, ans Answer, now int64) {
 		// in an earlier window.
 		a.view.window = c.Window.Number(ans.RedisNow+ans.Ends) - 1
 	}
+	a.lowerAgain(c, now)
 }
 
 // DirectSeen takes over the view in the answer to a direct call of ModeExact or of a log. A fallback begins with it. A

@@ -113,7 +113,7 @@ func (a *Account) Adapt(old, p *Plan, now int64) (lost int64) {
 		return 0
 	}
 	a.refusal = Refusal{}
-	a.forgetUse(old.Bucket.Unit) // of the old limit
+	a.forgetUse() // of the old limit
 	a.Return()
 	v := &a.view
 	if anotherCount(old, p) {

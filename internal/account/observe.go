@@ -18,9 +18,7 @@ func (a *Account) Observe(c *Conditions, o Observed, now int64) (next Sync, news
 	if o.Used <= 0 || o.Until <= now {
 		return SyncNot, false
 	}
-	if over := a.over(c, o.Used, now); over > 0 {
-		a.lower(over, c.Bucket.Unit)
-	} else if a.fresh(now) {
+	if !a.lower(c, o.Used, now) && a.fresh(now) {
 		return SyncNot, false
 	}
 	if a.observed.Until <= now || o.Used >= a.observed.Used {
@@ -46,23 +44,44 @@ func (a *Account) over(c *Conditions, used, now int64) int64 {
 	return max(0, a.level(c, now)-a.owed()*c.Bucket.Unit-rest) / c.Bucket.Unit
 }
 
-// lower lowers the view. The view that Redis gets back is not lowered: it restores a lost state, and would outlive the
-// observation.
-func (a *Account) lower(units, unit int64) {
-	a.view.level -= units * unit
-	a.lowered += units
+// lower lowers the view for used units, and reports whether it did. The view that Redis gets back is not lowered: it
+// restores a lost state, and would outlive the observation.
+func (a *Account) lower(c *Conditions, used, now int64) bool {
+	units := a.over(c, used, now)
+	if units == 0 {
+		return false
+	}
+	was, passed := a.view.level, (now-a.view.received)/1000
+	switch {
+	case c.windowed():
+		a.view.level -= units * c.Bucket.Unit
+	case passed > exactLevel/c.Bucket.Refill: // too long for an exact level
+		a.view, a.used, a.lowered = view{}, true, 0
+		return true
+	default: // the refill since may have filled the bucket
+		a.view.level = a.level(c, now) - units*c.Bucket.Unit - passed*c.Bucket.Refill
+	}
+	a.lowered += was - a.view.level
+	return true
+}
+
+// lowerAgain lowers a new view, which does not know of the observation that waits for the next sync.
+func (a *Account) lowerAgain(c *Conditions, now int64) {
+	if a.observed.Used > 0 && now < a.observed.Until {
+		a.lower(c, a.observed.Used, now)
+	}
 }
 
 // forgetUse forgets the observations that Redis has not been told of.
-func (a *Account) forgetUse(unit int64) {
-	a.lower(-a.lowered, unit)
-	a.observed = Observed{}
+func (a *Account) forgetUse() {
+	a.view.level += a.lowered
+	a.observed, a.lowered = Observed{}, 0
 }
 
 // tellsUse reports whether the next sync tells an observation. It forgets one that is too old.
-func (a *Account) tellsUse(c *Conditions, now int64) bool {
+func (a *Account) tellsUse(now int64) bool {
 	if a.observed.Used > 0 && a.observed.Until <= now {
-		a.forgetUse(c.Bucket.Unit)
+		a.forgetUse()
 	}
 	return a.observed.Used > 0
 }

@@ -51,7 +51,7 @@ func (a *Account) causes(c *Conditions, asks []int64, wanting, leaving bool, now
 	note(a.pending+a.earlier.units != 0 || a.refunds.units() != 0 || len(asks) > 0, forOwed)
 	note(a.resync && a.Tells(c.Bucket, c.Lost), forLoss)
 	note(a.tellsSpent(c, now), forSpent)
-	note(a.tellsUse(c, now), forUse)
+	note(a.tellsUse(now), forUse)
 	surplus, due := a.surplus(c, wanting, now)
 	note(due, forRenewal)
 	looks := why&(forOwed|forSpent|forUse) == 0 && a.onlyLooks(c, now)

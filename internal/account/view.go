@@ -221,7 +221,7 @@ func (a *Account) seen(c *Conditions) algo.View {
 // told returns the view as Redis gets it back.
 func (a *Account) told(c *Conditions) algo.View {
 	v := a.seen(c)
-	v.Level += (c.Floor + a.lowered) * c.Bucket.Unit
+	v.Level += c.Floor*c.Bucket.Unit + a.lowered
 	return v
 }
 
