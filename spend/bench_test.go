@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -65,4 +66,41 @@ func BenchmarkEstimate(b *testing.B) {
 	for b.Loop() {
 		e.Estimate("7", 100)
 	}
+}
+
+// BenchmarkPaused has one paused key of a hundred. A denial of it, and a call of another key, look for a pause.
+func BenchmarkPaused(b *testing.B) {
+	l, err := hybrid.New(redistest.New(b).Client(b), hybridlimit.PerSecond(1000), hybrid.Config{
+		Name: "api", Hub: hybrid.HubConfig{Logger: slog.New(slog.DiscardHandler)},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	ctx := context.Background()
+	if err := spend.Pause(ctx, l, "k", time.Now().Add(9*time.Minute)); err != nil {
+		b.Fatal(err)
+	}
+	for i := range 100 {
+		l.Allow(ctx, fmt.Sprint("k", i))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if res, err := l.Allow(ctx, "k"); err != nil || res.Allowed {
+			b.Fatal(res, err)
+		}
+	}
+}
+
+// TestPausedKeysAllocateNothing denies a paused key that is in use.
+func TestPausedKeysAllocateNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := fleet(t, redistest.NewBubble(t), 1, hybridlimit.PerSecond(1000), hybrid.Config{})[0]
+		if err := spend.Pause(t.Context(), l, "k", time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if got := testing.AllocsPerRun(1000, func() { l.Allow(t.Context(), "k") }); got != 0 {
+			t.Errorf("%v allocations", got)
+		}
+	})
 }

@@ -56,7 +56,7 @@ func (t *Terms) PausedFor(key string, now int64) int64 {
 	if !t.Paused.Any() {
 		return 0
 	}
-	return t.Paused.Until(t.Names.Digest(t.Name, key)) - now
+	return t.Paused.Until(t.mark(key)) - now
 }
 
 // Uncounted returns the answer to a Charge or a Refund of units that SwitchAllowAll did not count.

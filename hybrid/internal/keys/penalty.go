@@ -70,7 +70,7 @@ func (t *Terms) tooMany(key string, n, now int64) bool {
 // Pause pauses a key for a time (ns), and reports whether it did: the process may know too many pauses. It may be called
 // with an entry locked.
 func (t *Terms) Pause(key string, left int64) bool {
-	if !t.Paused.Tell(t.Names.Digest(t.Name, key), t.Clock.Now()+left) {
+	if !t.Paused.Tell(t.mark(key), t.Clock.Now()+left) {
 		return false
 	}
 	t.Clock.Void()

@@ -35,6 +35,7 @@ type Terms struct {
 	Clocks    *member.Clocks
 	Pace      *member.Pace
 	Paused    *member.Paused
+	marks     marks
 	Fleet     *census.Census
 	Penalties *Penalties       // of all classes of the limiter; nil: none
 	Shares    *fallback.Shares // of all classes of the limiter
