@@ -12,7 +12,7 @@ type Observed struct {
 // next sync tells it.
 func (a *Account) Observe(c *Conditions, o Observed, now int64) (next Sync, news bool) {
 	burst := c.Limit.BurstSize()
-	if c.windowed() {
+	if !a.inLedger(c) { // there is no debt
 		o.Used = min(o.Used, burst)
 	}
 	if o.Used <= 0 || o.Until <= now {
@@ -38,7 +38,10 @@ func (a *Account) over(c *Conditions, used, now int64) int64 {
 		return 0
 	}
 	rest := c.Bucket.Cap - used*c.Bucket.Unit
-	if !c.windowed() && now-a.view.received < ledgerMemory {
+	switch {
+	case !a.inLedger(c):
+		rest -= a.Held() * c.Bucket.Unit
+	case now-a.view.received < ledgerMemory:
 		rest = a.view.cap - used*c.Bucket.Unit
 	}
 	return max(0, a.level(c, now)-a.owed()*c.Bucket.Unit-rest) / c.Bucket.Unit
@@ -76,6 +79,18 @@ func (a *Account) lowerAgain(c *Conditions, now int64) {
 func (a *Account) forgetUse() {
 	a.view.level += a.lowered
 	a.observed, a.lowered = Observed{}, 0
+}
+
+// inLedger reports whether Redis knows the leased units of a key, and takes them off by itself.
+func (a *Account) inLedger(c *Conditions) bool { return !c.windowed() && !c.Bucket.Queue }
+
+// takeUse takes the observation for an op, after the leased units that go back with it. Those that stay may be used yet.
+func (a *Account) takeUse(c *Conditions) (used, by int64) {
+	o := a.observed
+	if a.observed = (Observed{}); o.Used > 0 && !a.inLedger(c) {
+		o.Used = min(o.Used+a.Held(), c.Limit.BurstSize())
+	}
+	return o.Used, o.By
 }
 
 // tellsUse reports whether the next sync tells an observation. It forgets one that is too old.

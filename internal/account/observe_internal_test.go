@@ -20,7 +20,7 @@ func viewed(limit hybridlimit.Limit, left int64) (*Account, *Conditions) {
 // TestObserveAnOldView has a bucket that has been full since the view. What another party has left is all that may be
 // spent on credit, and the refill from then on.
 func TestObserveAnOldView(t *testing.T) {
-	for _, age := range []time.Duration{0, time.Second, time.Minute, 300 * 24 * time.Hour, 1<<62} {
+	for _, age := range []time.Duration{0, time.Second, time.Minute, 300 * 24 * time.Hour, 1 << 62} {
 		a, c := viewed(hybridlimit.PerSecond(100), 100)
 		now := int64(1e9 + age)
 		told := a.told(c)

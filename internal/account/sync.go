@@ -118,7 +118,7 @@ func (a *Account) whole(
 		a.booked.kept, _ = a.renewable()
 		op.Keep = a.booked.kept
 	}
-	op.Used, op.UsedBy, a.observed = a.observed.Used, a.observed.By, Observed{}
+	op.Used, op.UsedBy = a.takeUse(c)
 	given := a.refunds.take()
 	op.Refund, op.RefundAt = given.units, given.at
 	// A sync that only tells a view, or only returns units, takes no lease. If it tells a view, Redis may not know yet
