@@ -30,7 +30,7 @@ import (
 type Share struct {
 	// Unit is the unit of the server's limit: "requests", or "tokens" of OpenAI and Anthropic, "input-tokens" and
 	// "output-tokens" of Anthropic, or the qu of a RateLimit-Policy. The units left of other limits do not concern this
-	// Share. Empty: "requests".
+	// Share. A remaining with a reset in the past, or in more than a year, is ignored. Empty: "requests".
 	Unit string
 	// Limiter has the units. Give it the limit of the server, or the part of it that the fleet may use. Best is a
 	// limiter of package hybrid: see spend.Observe and spend.Pause for those of other packages. Required. The caller
@@ -201,7 +201,7 @@ func (st *stake) hear(ctx context.Context, resp *http.Response, hints []hint, a 
 		s := &st.t.cfg.Shared[p.share]
 		for i := range hints {
 			one := &hints[i]
-			if one.left < 0 || one.mixed || !s.covers(one) {
+			if one.left < 0 || one.over || one.mixed || !s.covers(one) {
 				continue
 			}
 			observe := spend.Observe

@@ -62,6 +62,7 @@ type hint struct {
 	ends      time.Duration // the time to the reset; 0: unknown
 	unit      string        // of the limit
 	requests  bool          // it holds requests up
+	over      bool          // it has a reset, which is no time, is in the past, or too far
 	mixed     bool          // the server has several limits of this form, and a request may count in another one
 }
 
@@ -119,8 +120,10 @@ func (src *source) read(h http.Header, now time.Time) (one hint, ok bool) {
 		one.left = int64(n)
 	}
 	for i := 0; i < len(src.resets) && one.ends == 0; i++ {
+		one.over = one.over || len(h[src.resets[i]]) > 0
 		one.ends = resetOf(only(h, src.resets[i]), now)
 	}
+	one.over = one.over && one.ends == 0
 	// Draft 03 allows policies after the quota: 100, 100;w=60.
 	quota, _, _ := strings.Cut(only(h, src.limit), ",")
 	if n, ok := decimal(strings.TrimSpace(quota)); ok && n <= ratelimitheader.MaxInteger {
