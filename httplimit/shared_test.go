@@ -71,7 +71,7 @@ func TestShareSettles(t *testing.T) {
 		"more":                        {resp: withBody(response(200), "hello used=250"), used: usage, want: 250},
 		"none":                        {resp: withBody(response(200), "used=0"), used: usage, want: 0},
 		"at the end of a long body":   {resp: withBody(response(200), long+"used=30"), used: usage, want: 30},
-		"before the last 64 KB":       {resp: withBody(response(200), "used=30 "+long), used: usage, want: 100},
+		"before the last 64 KB":       {resp: withBody(response(200), "used=30 "+long[:100_000]), used: usage, want: 100},
 		"not known":                   {resp: withBody(response(200), "hello"), used: usage, want: 100},
 		"closed before the end":       {resp: withBody(response(200), "used=30"), used: usage, close: true, want: 100},
 		"no Used":                     {resp: response(200), want: 100},
@@ -475,5 +475,41 @@ func TestShareAfterAPanic(t *testing.T) {
 	}
 	if got := unitsLeft(t, l, "k"); got != 500 {
 		t.Errorf("%d units are left, want all that the server says", got)
+	}
+}
+
+// TestShareOfSeveralBuckets has a server with two limits of one form. While the Transport knows of both, what is left of
+// either says nothing.
+func TestShareOfSeveralBuckets(t *testing.T) {
+	l := budget(t)
+	of := func(resource, left string) *http.Response {
+		return response(200, "X-RateLimit-Remaining", left, "X-RateLimit-Reset", "100", "X-RateLimit-Resource", resource)
+	}
+	tr, _ := newTransport(t, httplimit.TransportConfig{Shared: []httplimit.Share{{Limiter: l}}},
+		answers(of("core", "800"), of("search", "700"), of("core", "300"), of("search", "5")))
+	for i, want := range []int64{800, 799, 798, 797} {
+		if _, err := send(t, tr, http.MethodGet, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := unitsLeft(t, l, "http://api.test"); got != want {
+			t.Errorf("response %d: %d units are left, want %d", i, got, want)
+		}
+	}
+}
+
+// TestShareIsPausedForTenMinutes has a refusal for a day. MaxBlock bounds the pause of the fleet too.
+func TestShareIsPausedForTenMinutes(t *testing.T) {
+	for most, want := range map[time.Duration]time.Duration{0: 10*time.Minute - time.Second, time.Minute: time.Minute, time.Hour: 10*time.Minute - time.Second} {
+		l := budget(t)
+		tr, _ := newTransport(t, httplimit.TransportConfig{MaxBlock: most, MaxWait: -1, Shared: []httplimit.Share{{Limiter: l}}},
+			answers(response(429, "Retry-After", "86400")))
+		if _, err := send(t, tr, http.MethodGet, ""); err != nil {
+			t.Fatal(err)
+		}
+		res, err := l.Allow(t.Context(), "http://api.test")
+		if err != nil || res.Allowed || res.Source != hybridlimit.SourcePause {
+			t.Errorf("MaxBlock %v: %+v, %v", most, res, err)
+		}
+		between(t, "RetryAfter", res.RetryAfter, want-time.Second, want)
 	}
 }

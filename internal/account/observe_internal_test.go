@@ -88,3 +88,34 @@ func TestObserveBesideASync(t *testing.T) {
 		t.Errorf("%d units after the answer to it, want 30", got)
 	}
 }
+
+// TestObserveWithLeases holds leased units. Redis knows those of a bucket. Of a window, the op adds those that stay, and
+// the view lowers by them too. If fewer units are left than are held, all go back at once.
+func TestObserveWithLeases(t *testing.T) {
+	for _, tc := range []struct {
+		limit      hybridlimit.Limit
+		used, want int64 // of the op
+	}{
+		{hybridlimit.TokenBucket(1, time.Hour, 100), 70, 70},
+		{hybridlimit.FixedWindow(100, time.Hour), 70, 90},
+		{hybridlimit.SlidingWindow(100, time.Hour), 70, 90},
+		{hybridlimit.FixedWindow(100, time.Hour), 95, 95}, // the leases go back
+	} {
+		a, c := viewed(tc.limit, 80)
+		a.leases[0] = lease{units: 20, end: 1e15, booked: !c.windowed()}
+		if c.windowed() {
+			a.view.ends, a.view.window, a.leases[0].window = 1e15, 1, 1
+		}
+		next, news := a.Observe(c, Observed{Used: tc.used, Until: 9e9}, 1e9)
+		if back := tc.used > 80; !news || (next == SyncNow) != back || a.leaving != back {
+			t.Errorf("%v, %d used: %v, %t, %t", tc.limit, tc.used, next, news, a.leaving)
+		}
+		op := a.whole(c, nil, forUse, map[bool]int64{true: 20}[a.leaving], false, a.leaving, 1e9)
+		if op.Used != tc.want {
+			t.Errorf("%v, %d used: the op has %d, want %d", tc.limit, tc.used, op.Used, tc.want)
+		}
+		if got, want := a.CreditLeft(c, 1e9), 100-tc.want; tc.used < 80 && got != want {
+			t.Errorf("%v: %d units on credit, want %d", tc.limit, got, want)
+		}
+	}
+}

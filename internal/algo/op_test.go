@@ -105,6 +105,8 @@ func TestApplySteps(t *testing.T) {
 			{0, algo.Op{Used: 1}, algo.Answer{Level: 400_000, Life: µs(100 * ms)}},
 			{0, algo.Op{Used: 1}, algo.Answer{Level: 400_000, Life: µs(100 * ms)}}, // twice is once
 			{50 * ms, algo.Op{Used: 1}, algo.Answer{Level: 450_000, Life: µs(50 * ms)}},
+			{50 * ms, algo.Op{Used: 1, Owed: 1}, algo.Answer{Level: 350_000, Life: µs(150 * ms)}}, // more are used already
+			{50 * ms, algo.Op{Refund: 1}, algo.Answer{Level: 450_000, Life: µs(50 * ms)}},
 			{50 * ms, algo.Op{Demand: 1e9, Div: 1}, algo.Answer{Lease: 2, Level: 250_000, Life: µs(s), Cap: 300_000, Gen: gen}},
 			// Two are left. Both are leased. The ask of the same op comes afterwards.
 			{50 * ms, algo.Op{Used: 3, UsedBy: start + µs(50*ms), Asks: []int64{1}}, algo.Answer{Level: 50_000, Life: µs(250 * ms), Cap: 300_000, Retry: µs(50 * ms)}},
