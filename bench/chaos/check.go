@@ -229,15 +229,19 @@ func (v *verdict) checkAccounting(e *evidence) {
 	}
 }
 
-// void returns the most units that clients may have given back to a Redis that had lost the debits: it takes back no more
-// than it has debited. A client gives units back within a second.
+// void returns the most units that clients may have given back to a Redis that had lost or forgotten the debits: it takes
+// back no more than it has debited. A client gives units back within a second.
 func (e *evidence) void() (units int64) {
 	for _, s := range e.load.Streams {
 		if s.Estimate > 0 {
 			units += e.load.demand(s) * int64(s.Keys*len(e.clients))
 		}
 	}
-	return int64(e.allowed.seconds * float64(units))
+	seconds := e.allowed.seconds
+	if e.allowed.full {
+		seconds = max(seconds, 1)
+	}
+	return int64(seconds * float64(units))
 }
 
 // checkBooks compares the counts of a client with each other, and with what its callers were granted.

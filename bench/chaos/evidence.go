@@ -48,11 +48,12 @@ type allowance struct {
 	units   int64 // that a client held when it was frozen; it may spend them once
 	steps   bool  // the clock of Redis steps
 	alone   bool  // a process may believe that it is alone: it underestimates N
+	full    bool  // Redis forgets buckets that have been full since, to which units may come back afterwards
 }
 
 // and combines two allowances.
 func (a allowance) and(b allowance) allowance {
-	return allowance{a.seconds + b.seconds, a.bursts + b.bursts, a.units + b.units, a.steps || b.steps, a.alone || b.alone}
+	return allowance{a.seconds + b.seconds, a.bursts + b.bursts, a.units + b.units, a.steps || b.steps, a.alone || b.alone, a.full || b.full}
 }
 
 // selected returns the records that are so.

@@ -90,6 +90,7 @@ func settledFaults() (out []*fault) {
 		case "none", "SIGKILL, restart with data", "FLUSHALL", "replies lost after execution", "client SIGKILLed":
 			g := *f
 			g.name, g.load, g.alone = "estimates are settled, "+f.name, &settledLoad, true
+			g.allowed.full = f.name == "SIGKILL, restart with data" // the outage is longer than a full bucket is kept
 			out = append(out, &g)
 		}
 	}
