@@ -25,7 +25,8 @@ func NewTaken(by Returner, at, period int64, direct bool) Taken { return Taken{b
 
 // Return gives n units of the key of the ask back. In a window and in a log they return to where they were taken; if
 // that is over, or the limit has another period since, nothing returns. A bucket takes units back up to a full one. A
-// caller gives back at most what was taken, in one or more parts. The errors are those of Refund. The zero Taken returns nothing, without an error.
+// caller gives back at most what was taken, in one or more parts. The errors are those of Refund. The zero Taken
+// returns nothing, without an error.
 func (t Taken) Return(ctx context.Context, key string, n int64) error {
 	if t.by == nil {
 		return nil

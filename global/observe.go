@@ -29,8 +29,9 @@ func (g *giver) Observe(ctx context.Context, key string, o news.Observation) err
 		return fmt.Errorf("global: Observe(%q): %w: %v has no level", key, hybridlimit.ErrUnsupported, t.limit.Algorithm)
 	}
 	used := o.Used(t.limit)
-	if t.static() || used == 0 {
+	if used == 0 {
 		return nil
 	}
-	return l.giveBack(ctx, key, t, algo.Op{Used: used})
+	_, err = l.adjust(ctx, key, t, algo.Op{Used: used})
+	return err
 }

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/internal/gate"
+	"github.com/hybridlimit/hybridlimit/internal/news"
 	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 	"github.com/hybridlimit/hybridlimit/spend"
 )
@@ -22,8 +24,8 @@ import (
 // A request takes Cost units of Limiter, and waits if there are none. When its response has come, the units left in the
 // response lower those of Limiter (spend.Observe), less the units of requests of this Transport whose response has not
 // come. So the fleet also keeps to what other users of the server have left. A refusal with status 429 or 403 stops all
-// processes for its time (spend.Pause), and its units come back. At the end of the body, or at its Close, the units that
-// the request did not use come back, and those beyond are charged (spend.Spend).
+// processes for its time (spend.Pause), and its units come back. At the end of the body, or at its Close, the units
+// that the request did not use come back, and those beyond are charged (spend.Spend).
 //
 // A response whose body is not closed keeps its estimate, and so does a request without a response: the server may have
 // counted it.
@@ -61,12 +63,10 @@ func (s *Share) check(bad *adapter.Violations, i int) {
 	}
 }
 
-// covers reports whether a hint is about the units of this Share.
+// covers reports whether a hint says what is left of the units of this Share.
 func (s *Share) covers(one *hint) bool {
-	if s.Unit == "" {
-		return one.unit == ratelimitheader.UnitRequests
-	}
-	return one.unit == s.Unit
+	usable := one.left >= 0 && !one.over && !one.mixed
+	return usable && one.unit == cmp.Or(s.Unit, ratelimitheader.UnitRequests)
 }
 
 // purse is a key of a Share.
@@ -110,11 +110,12 @@ type stakePart struct {
 	n int64
 }
 
-// take takes the units of a request from all Shares, or from none. wait is the time after which the same may be taken;
-// 0: they are taken. delay is the time after which the request may be sent, of a limiter that is a queue.
-func (t *Transport) take(req *http.Request) (st stake, wait, delay time.Duration, err error) {
+// take takes the units of a request from all Shares, or from none. If there are none, wait is the time after which the
+// same may be taken. If a limiter is a queue, the stake has a Spend, and wait is the time after which to send the
+// request.
+func (t *Transport) take(req *http.Request) (st stake, wait time.Duration, err error) {
 	if len(t.cfg.Shared) == 0 {
-		return stake{}, 0, 0, nil
+		return stake{}, 0, nil
 	}
 	var asks []hybridlimit.Ask
 	st.t = t
@@ -137,22 +138,23 @@ func (t *Transport) take(req *http.Request) (st stake, wait, delay time.Duration
 		st.parts = append(st.parts, stakePart{of, n})
 	}
 	if len(asks) == 0 {
-		return stake{}, 0, 0, nil
+		return stake{}, 0, nil
 	}
 	s, res, err := spend.Begin(req.Context(), asks...)
 	switch {
 	case err != nil:
-		return stake{}, 0, 0, fmt.Errorf("httplimit: TransportConfig.Shared: %w", err)
+		return stake{}, 0, fmt.Errorf("httplimit: TransportConfig.Shared: %w", err)
 	case !res.Allowed && res.RetryAfter == hybridlimit.Never:
-		return stake{}, 0, 0, fmt.Errorf("httplimit: TransportConfig.Shared: %w: the limit never has as many units", hybridlimit.ErrExceedsBurst)
+		err = fmt.Errorf("%w: the limit never has as many units", hybridlimit.ErrExceedsBurst)
+		return stake{}, 0, fmt.Errorf("httplimit: TransportConfig.Shared: %w", err)
 	case !res.Allowed:
-		return stake{}, max(res.RetryAfter, time.Millisecond), 0, nil
+		return stake{}, max(res.RetryAfter, time.Millisecond), nil
 	}
 	st.spend = s
 	for _, p := range st.parts {
 		t.flying.add(p.purse, p.n)
 	}
-	return st, 0, res.Delay, nil
+	return st, res.Delay, nil
 }
 
 // landed notes that the response has come, or that none comes.
@@ -165,7 +167,7 @@ func (st *stake) landed() {
 // giveBack gives all units back: the request was not sent, or the server has refused it.
 func (st *stake) giveBack(ctx context.Context) {
 	for i := range st.parts {
-		st.told(st.spend.Use(ctx, i, 0))
+		st.use(ctx, i, 0)
 	}
 	st.end(ctx)
 }
@@ -173,8 +175,11 @@ func (st *stake) giveBack(ctx context.Context) {
 // end settles the units. It works after ctx has ended.
 func (st *stake) end(ctx context.Context) { st.warn(ctx, st.spend.Settle(ctx)) }
 
-// told is for calls whose Result says nothing more.
-func (st *stake) told(_ hybridlimit.Result, err error) { st.warn(context.Background(), err) }
+// use tells that part i has used n units in all.
+func (st *stake) use(ctx context.Context, i int, n int64) {
+	_, err := st.spend.Use(ctx, i, n)
+	st.warn(ctx, err)
+}
 
 // warn logs that a limiter does not know of units, at most once a second. A limiter may have no pauses.
 func (st *stake) warn(ctx context.Context, err error) {
@@ -199,17 +204,15 @@ func (st *stake) hear(ctx context.Context, resp *http.Response, hints []hint, a 
 	}
 	for _, p := range st.parts {
 		s := &st.t.cfg.Shared[p.share]
+		observe := spend.Observe
+		if s.Window {
+			observe = spend.ObserveWindow
+		}
 		for i := range hints {
-			one := &hints[i]
-			if one.left < 0 || one.over || one.mixed || !s.covers(one) {
-				continue
+			if one := &hints[i]; s.covers(one) {
+				left := max(0, one.left-st.t.flying.of(p.purse))
+				st.warn(ctx, observe(ctx, s.Limiter, p.key, left, one.ends))
 			}
-			observe := spend.Observe
-			if s.Window {
-				observe = spend.ObserveWindow
-			}
-			left := max(0, one.left-st.t.flying.of(p.purse))
-			st.warn(ctx, observe(ctx, s.Limiter, p.key, left, one.ends))
 		}
 		if a.refused && a.told && resp.StatusCode != http.StatusServiceUnavailable {
 			until := time.Now().Add(min(a.after, st.t.cfg.MaxBlock, longestPause))
@@ -218,8 +221,8 @@ func (st *stake) hear(ctx context.Context, resp *http.Response, hints []hint, a 
 	}
 }
 
-// longestPause is the longest pause of package spend, less the time until it is told.
-const longestPause = 10*time.Minute - time.Second
+// longestPause leaves a second until the pause is told.
+const longestPause = news.LongestPause - time.Second
 
 // follow settles the units when the body of a response ends.
 func (st *stake) follow(req *http.Request, resp *http.Response) {
@@ -249,7 +252,7 @@ func (st *stake) settle(ctx context.Context, resp *http.Response, tail []byte) {
 			continue
 		}
 		if n := used(resp, tail); n >= 0 {
-			st.told(st.spend.Use(ctx, i, n))
+			st.use(ctx, i, n)
 		}
 	}
 }

@@ -112,6 +112,11 @@ func TestShareSettles(t *testing.T) {
 			if (err != nil) != (tc.resp == nil) {
 				t.Fatal(err)
 			}
+			if tc.resp != nil && tc.resp.StatusCode == 200 { // also if the body is never closed
+				if got := unitsLeft(t, l, "k"); got != 900 {
+					t.Errorf("%d units are left before the body is read, want 900", got)
+				}
+			}
 			if resp != nil {
 				func() {
 					defer func() { _ = recover() }()
@@ -192,8 +197,8 @@ func TestShareHears(t *testing.T) {
 	}
 }
 
-// TestShareTakesOffWhatRuns has requests without a response when another response comes: the server may not have counted
-// them. One whose response has come, and whose body runs, is counted.
+// TestShareTakesOffWhatRuns has requests without a response when another response comes: the server may not have
+// counted them. One whose response has come, and whose body runs, is counted.
 func TestShareTakesOffWhatRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := budget(t)
@@ -340,8 +345,8 @@ func TestShareAfterAPanic(t *testing.T) {
 	}
 }
 
-// TestShareOfSeveralBuckets has a server with two limits of one form. While the Transport knows of both, what is left of
-// either says nothing.
+// TestShareOfSeveralBuckets has a server with two limits of one form. While the Transport knows of both, what is left
+// of either says nothing.
 func TestShareOfSeveralBuckets(t *testing.T) {
 	l := budget(t)
 	of := func(resource, left string) *http.Response {

@@ -68,7 +68,8 @@ func TestShareWaits(t *testing.T) {
 	})
 }
 
-// TestShareOfAQueue sends requests at the times that a leaky queue gives them. A client that leaves gives its place back.
+// TestShareOfAQueue sends requests at the times that a leaky queue gives them. A client that leaves gives its place
+// back.
 func TestShareOfAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := local.New(hybridlimit.LeakyQueue(10, time.Second, 10), local.Config{Name: "api"})
@@ -92,8 +93,8 @@ func TestShareOfAQueue(t *testing.T) {
 	})
 }
 
-// TestShareStopsTheFleet refuses a request of one process. The others send none for the time of the refusal, but for the
-// second until they hear. A 503 stops only the process that it refused.
+// TestShareStopsTheFleet refuses a request of one process. The others hear of it within 1.1 s, and send none until the
+// time of the refusal is over. A 503 stops only the process that it refused.
 func TestShareStopsTheFleet(t *testing.T) {
 	for status, stops := range map[int]bool{429: true, 403: true, 503: false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -66,13 +66,13 @@ func (s *site) slot(now time.Time, slowBelow float64, most time.Duration) slot {
 	mine := slot{seq: s.sent}
 	s.windows = slices.DeleteFunc(s.windows, func(w *window) bool { return w.over(now) })
 	for _, w := range s.windows {
-		if !s.unclear(w) {
+		if !s.mixed(w.from, w.policy, w.partition) {
 			mine.wait = max(mine.wait, w.turn(now, slowBelow).Sub(now))
 		}
 	}
 	keeps, empty := mine.wait <= most, false
 	for _, w := range s.windows {
-		if s.unclear(w) {
+		if s.mixed(w.from, w.policy, w.partition) {
 			continue
 		}
 		took := taken{w: w, unit: w.left >= 1}
@@ -92,15 +92,10 @@ func (s *site) slot(now time.Time, slowBelow float64, most time.Duration) slot {
 	return mine
 }
 
-// unclear reports whether a window is one of several buckets: it is known only afterwards in which a request counts.
-func (s *site) unclear(w *window) bool {
-	return w.from != nil && slices.ContainsFunc(s.windows, func(o *window) bool { return o != w && o.from == w.from })
-}
-
-// mixed reports whether a hint is about one of several buckets.
-func (s *site) mixed(one *hint) bool {
-	return one.from != nil && slices.ContainsFunc(s.windows, func(o *window) bool {
-		return o.from == one.from && (o.policy != one.policy || o.partition != one.partition)
+// mixed reports whether a limit is one of several buckets: it is known only afterwards in which a request counts.
+func (s *site) mixed(from *source, policy, partition string) bool {
+	return from != nil && slices.ContainsFunc(s.windows, func(o *window) bool {
+		return o.from == from && (o.policy != policy || o.partition != partition)
 	})
 }
 
@@ -188,7 +183,7 @@ func (t *Transport) observe(s *site, seq uint64, resp *http.Response) (a answer,
 	}
 	for i := range hints {
 		s.note(hints[i], seq, now)
-		hints[i].mixed = s.mixed(&hints[i])
+		hints[i].mixed = s.mixed(hints[i].from, hints[i].policy, hints[i].partition)
 	}
 	switch {
 	case resp.StatusCode == http.StatusTooManyRequests && t.cfg.Pause > 0:

@@ -25,10 +25,10 @@ type TransportConfig struct {
 	MaxWait time.Duration
 	// MaxRetries bounds the retries of one request. Zero: 3. Negative: no retries.
 	MaxRetries int
-	// Pause is the answer to a 429 that names no time: no request is sent to that server (see Key) in this time, and for
-	// up to a tenth longer. The refused request waits too, if it can, and is then retried. Each further such refusal in
-	// a row doubles the pause, up to MaxBlock. Refusals of requests that were sent before the pause do not double it. A
-	// request that the server serves ends the row. Zero: 5 s. Negative: no pause.
+	// Pause is the answer to a 429 that names no time: no request is sent to that server (see Key) in this time, and
+	// for up to a tenth longer. The refused request waits too, if it can, and is then retried. Each further such
+	// refusal in a row doubles the pause, up to MaxBlock. Refusals of requests that were sent before the pause do not
+	// double it. A request that the server serves ends the row. Zero: 5 s. Negative: no pause.
 	Pause time.Duration
 	// Backoff is used only if Pause is negative. A request with a 429 that names no time then waits alone, for a random
 	// time from 0 to Backoff. The bound doubles with each retry. Zero: 500 ms.
@@ -72,8 +72,8 @@ type TransportConfig struct {
 // A refusal is a response with status 429 or 503. A 403 is a refusal if it has Retry-After, or X-RateLimit-Remaining 0
 // and a reset, as GitHub sends it. The time of a refusal is Retry-After. Without it, the time of a 429 or 403 is the
 // latest reset of a limit with no units left. All requests to that server (see TransportConfig.Key) are held up for
-// that time and up to a tenth longer. The addition is random, so that clients do not return at the same time. A
-// request that cannot wait until then is not sent and fails with *BusyError. A 429 without a time is followed by a pause
+// that time and up to a tenth longer. The addition is random, so that clients do not return at the same time. A request
+// that cannot wait until then is not sent and fails with *BusyError. A 429 without a time is followed by a pause
 // (TransportConfig.Pause).
 //
 // A refused request is retried if that is safe. Its body must be readable again (GetBody). The status must be 429 or
@@ -89,8 +89,8 @@ type TransportConfig struct {
 //
 // The units left in any response are a hint. If no unit is left, requests wait for the reset, which is the end of t in
 // RateLimit. If few units are left (SlowBelow), requests are spread over the time until then. A request that cannot
-// wait until then is sent after MaxWait or MaxBlock, or at once if its context would end before. Transport ignores quotas
-// in units other than requests, and the fields of a response from a cache.
+// wait until then is sent after MaxWait or MaxBlock, or at once if its context would end before. Transport ignores
+// quotas in units other than requests, and the fields of a response from a cache.
 //
 // X-RateLimit-Bucket and X-RateLimit-Resource name one of several limits. While Transport knows of two with the same
 // TransportConfig.Key, it ignores their hints, because it cannot tell in which of them a request will count.
@@ -111,8 +111,8 @@ type Transport struct {
 	untold *sometimes.Line
 }
 
-// BusyError means that a request was not sent, because its server accepts no requests, or a limit of Shared has no units,
-// for longer than the request can wait. http.Client wraps it: use errors.As.
+// BusyError means that a request was not sent, because its server accepts no requests, or a limit of Shared has no
+// units, for longer than the request can wait. http.Client wraps it: use errors.As.
 type BusyError struct {
 	// RetryAfter is the time, from the error on, in which the server accepts no requests, or the limit has no units.
 	RetryAfter time.Duration
@@ -229,8 +229,11 @@ func (t *Transport) send(req *http.Request, st *stake) (*http.Response, error) {
 	return t.cfg.Base.RoundTrip(req)
 }
 
-// admit waits until the site accepts a request and all Shares have its units, for at most the duration most.
-func (t *Transport) admit(req *http.Request, s *site, most time.Duration) (seq uint64, st stake, waited time.Duration, err error) {
+// admit waits until the site accepts a request and all Shares have its units, for at most the duration most. It returns
+// the request's number, its units and the time waited.
+func (t *Transport) admit(
+	req *http.Request, s *site, most time.Duration,
+) (seq uint64, st stake, waited time.Duration, err error) {
 	ctx := req.Context()
 	for {
 		mine, more, err := t.enter(ctx, s, most-waited)
@@ -238,30 +241,32 @@ func (t *Transport) admit(req *http.Request, s *site, most time.Duration) (seq u
 		if err != nil {
 			return 0, stake{}, waited, err
 		}
-		st, wait, delay, err := t.take(req)
-		if err == nil && wait == 0 && delay == 0 {
+		st, wait, err := t.take(req)
+		if err == nil && wait == 0 {
 			return mine.seq, st, waited, nil
 		}
-		pause := max(wait, delay)
-		if late := pause > most-waited || gate.TooLate(ctx, pause); err == nil && late {
-			err = &BusyError{RetryAfter: pause}
-		}
 		if err == nil {
-			err = gate.Sleep(ctx, pause)
-			waited += pause
+			err = pause(ctx, wait, most-waited)
+			waited += wait
 		}
-		if err == nil && delay > 0 && s.blocked(time.Now()) <= 0 {
+		if err == nil && st.spend != nil && s.blocked(time.Now()) <= 0 {
 			return mine.seq, st, waited, nil
 		}
 		s.leave(&mine, false, time.Now())
-		if st.t != nil { // of a queue, whose place is lost
-			st.landed()
-			st.giveBack(ctx)
-		}
+		st.landed()
+		st.giveBack(ctx) // of a queue: its place is lost
 		if err != nil {
 			return 0, stake{}, waited, err
 		}
 	}
+}
+
+// pause waits for the units of a limit, if the request can wait so much time.
+func pause(ctx context.Context, wait, most time.Duration) error {
+	if wait > most || gate.TooLate(ctx, wait) {
+		return &BusyError{RetryAfter: wait}
+	}
+	return gate.Sleep(ctx, wait)
 }
 
 // logger looks up the default logger at each call, because a program may set it after NewTransport.
@@ -272,8 +277,8 @@ func (t *Transport) logger() *slog.Logger {
 	return t.cfg.Logger
 }
 
-// enter waits until the site accepts a request, for at most the duration most. It returns the request's slot and the time
-// waited.
+// enter waits until the site accepts a request, for at most the duration most. It returns the request's slot and the
+// time waited.
 func (t *Transport) enter(ctx context.Context, s *site, most time.Duration) (mine slot, waited time.Duration, err error) {
 	for {
 		more, busy, err := gate.Enter(ctx, most-waited, s.blocked)

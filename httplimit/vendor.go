@@ -21,8 +21,8 @@ type source struct {
 
 // sources are the forms other than RateLimit.
 //
-// x-ratelimit-reset-requests and -tokens, as OpenAI sends them, are not read: they are the time until the bucket is full,
-// and may be minutes later than the next unit.
+// x-ratelimit-reset-requests and -tokens, as OpenAI sends them, are not read: they are the time until the bucket is
+// full, and may be minutes later than the next unit.
 var sources = [...]source{
 	{ // draft-ietf-httpapi-ratelimit-headers-03
 		unit: ratelimitheader.UnitRequests, limit: "Ratelimit-Limit", remaining: "Ratelimit-Remaining", resets: []string{"Ratelimit-Reset"},

@@ -76,8 +76,8 @@ type Stats struct {
 	// Overshoots counts the ops whose answer showed a debt. Every sync finds the same debt until it is repaid.
 	Overshoots int64
 
-	// Observed counts the calls of spend.Observe that told of use of which this process did not know. The others cost no
-	// message.
+	// Observed counts the calls of spend.Observe that told of use of which this process did not know. The others cost
+	// no message.
 	Observed int64
 
 	// InvalidLimits counts the answers of Config.LimitFor that were not valid, so that a key in memory kept its limit.
@@ -318,8 +318,8 @@ func (l *Limiter) mayDecide(s hybridlimit.Source) decides {
 	return decides{}
 }
 
-// logJoint is keys.Terms.Denied for a call under several limits. It logs once, for the key that denied. The second loop is for
-// limits that count nothing, which have no part.
+// logJoint is keys.Terms.Denied for a call under several limits. It logs once, for the key that denied. The second loop
+// is for limits that count nothing, which have no part.
 func logJoint(asks []joint, parts []*part, res *hybridlimit.Result) {
 	for _, p := range parts {
 		if p.Limiter.cfg.Name == res.Policy && p.res.Source == res.Source && !p.res.Allowed {

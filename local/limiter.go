@@ -215,8 +215,8 @@ func (l *Limiter) enter(at *place, now time.Duration, with *plan) {
 	}
 }
 
-// call locks the shard of a key and returns the answer of do. It answers itself for a limit that counts nothing, and, if
-// the call takes units, for a key that is paused.
+// call locks the shard of a key and returns the answer of do. It answers itself for a limit that counts nothing, and,
+// if the call takes units, for a key that is paused.
 func (l *Limiter) call(at *place, key string, n int64, takes bool, do func() hybridlimit.Result) (hybridlimit.Result, error) {
 	if err := l.lock(at, l.now(), key, n, nil); err != nil {
 		return hybridlimit.Result{}, err

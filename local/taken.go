@@ -12,9 +12,9 @@ import (
 // giver is a limiter that takes back what AllowAll took. It is a type of its own, so that Limiter has no method for it.
 type giver Limiter
 
-// ReturnTaken implements hybridlimit.Returner. at is the end of a fixed window, the time of a decision in a sliding one, or
-// the time at which units leave a log; 0: the limit has none of them. ctx has the request id under which a log has the
-// units.
+// ReturnTaken implements hybridlimit.Returner. at is the end of a fixed window, the time of a decision in a sliding
+// one, or the time at which units leave a log; 0: the limit has none of them. ctx has the request id under which a log
+// has the units.
 func (g *giver) ReturnTaken(ctx context.Context, key string, n, at, _ int64, _ bool) error {
 	l := (*Limiter)(g)
 	if at == 0 {

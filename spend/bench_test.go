@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -90,17 +89,4 @@ func BenchmarkPaused(b *testing.B) {
 			b.Fatal(res, err)
 		}
 	}
-}
-
-// TestPausedKeysAllocateNothing denies a paused key that is in use.
-func TestPausedKeysAllocateNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := fleet(t, redistest.NewBubble(t), 1, hybridlimit.PerSecond(1000), hybrid.Config{})[0]
-		if err := spend.Pause(t.Context(), l, "k", time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
-		if got := testing.AllocsPerRun(1000, func() { l.Allow(t.Context(), "k") }); got != 0 {
-			t.Errorf("%v allocations", got)
-		}
-	})
 }

@@ -38,8 +38,8 @@ type call struct {
 }
 
 // TestEachWindowCountsItsOwn draws calls that last over the borders of windows. A window counts the estimates of the
-// calls that began in it, and the units beyond an estimate that were told in it. What a call does not use returns to the
-// window of its estimate, and to no other. Leases end in the window in which they were taken.
+// calls that began in it, and the units beyond an estimate that were told in it. What a call does not use returns to
+// the window of its estimate, and to no other. Leases end in the window in which they were taken.
 func TestEachWindowCountsItsOwn(t *testing.T) {
 	for of, limit := range map[string]hybridlimit.Limit{
 		"fixed window":   hybridlimit.FixedWindow(burst, window),
@@ -245,8 +245,8 @@ func TestUnitsOfAnEarlierWindowPayNoCharge(t *testing.T) {
 	}
 }
 
-// TestUnitsWithoutAView takes and charges units on credit, while the process has no view of the window. They count in the
-// window of that time, at its very begin and until its end, and return to it.
+// TestUnitsWithoutAView takes and charges units on credit, while the process has no view of the window. They count in
+// the window of that time, at its very begin and until its end, and return to it.
 func TestUnitsWithoutAView(t *testing.T) {
 	for _, limit := range []hybridlimit.Limit{hybridlimit.FixedWindow(1000, window), hybridlimit.SlidingWindow(1000, window)} {
 		for _, name := range []string{"hybrid auto", "hybrid deferred"} {

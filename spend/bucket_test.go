@@ -10,8 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
-// TestABusyBucketTakesUnitsBack has a call of two seconds in a bucket that other calls keep empty. What the call does not
-// use can be taken by others: a bucket does not know which of its units have refilled. Cancel has another rule.
+// TestABusyBucketTakesUnitsBack has a call of two seconds in a bucket that other calls keep empty. What the call does
+// not use can be taken by others: a bucket does not know which of its units have refilled. Cancel has another rule.
 func TestABusyBucketTakesUnitsBack(t *testing.T) {
 	for name, make := range worlds {
 		if name == "hybrid deferred" { // admits on credit, so that an empty bucket does not show

@@ -8,9 +8,9 @@
 //	...
 //	_, err = s.Use(ctx, 0, used) // the units used so far
 //
-// Begin admits as hybridlimit.AllowAll does. Settle gives back what Use has not told of, to the window in which the units
-// were taken. Units beyond the estimate are charged when Use tells of them: in the window of that time, and whether or
-// not there are any left, because they are used already. Without a Use the estimate stands.
+// Begin admits as hybridlimit.AllowAll does. Settle gives back what Use has not told of, to the window in which the
+// units were taken. Units beyond the estimate are charged when Use tells of them: in the window of that time, and
+// whether or not there are any left, because they are used already. Without a Use the estimate stands.
 //
 // At each quiet moment, the units debited for settled calls are the totals of their last Use, plus the estimates of
 // those without one, plus units that could not be given back. These are the units of a window that is over or has

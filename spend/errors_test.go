@@ -134,7 +134,8 @@ func TestADeniedCallHasNoSpend(t *testing.T) {
 	}
 }
 
-// TestPermitsEndWithTheCall has permits and units in one call. Settle releases the permits, also if units do not come back.
+// TestPermitsEndWithTheCall has permits and units in one call. Settle releases the permits, also if units do not come
+// back.
 func TestPermitsEndWithTheCall(t *testing.T) {
 	l := inLocal(t, hybridlimit.PerDay(100), local.Config{Name: "units"})
 	calls, err := local.NewConcurrency(hybridlimit.Concurrent(2), local.ConcurrencyConfig{Name: "calls"})

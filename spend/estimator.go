@@ -62,9 +62,9 @@ func NewEstimator(cfg EstimatorConfig) (*Estimator, error) {
 }
 
 // Estimate returns the units to take for a call of a class: the quantile of what such calls have used, and at most the
-// ceiling, which is the most that the call can use. The first estimate of a class is the ceiling. As long as fewer calls
-// were observed than the quantile needs to be known, 20 for 0.95, it is the largest use so far. It costs about 20 ns
-// (BenchmarkEstimate).
+// ceiling, which is the most that the call can use. The first estimate of a class is the ceiling. As long as fewer
+// calls were observed than the quantile needs to be known, 20 for 0.95, it is the largest use so far. It costs about 20
+// ns (BenchmarkEstimate).
 func (e *Estimator) Estimate(class string, ceiling int64) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -75,8 +75,8 @@ func (e *Estimator) Estimate(class string, ceiling int64) int64 {
 	return int64(math.Ceil(c.bound))
 }
 
-// Observe tells what a call of a class has used. It ignores a negative use. After a change of use to ten times, about 50
-// calls are estimated too low. After one to a tenth, about 900 calls are estimated too high.
+// Observe tells what a call of a class has used. It ignores a negative use. After a change of use to ten times, about
+// 50 calls are estimated too low. After one to a tenth, about 900 calls are estimated too high.
 //
 // The estimate follows each call by a factor, up by e^(step·quantile) and down by e^(step·(quantile-1)), so that both
 // are in balance at the quantile (A. Yazidi and H. Hammer, Multiplicative Update Methods for Incremental Quantile

@@ -232,3 +232,47 @@ func TestBadObservations(t *testing.T) {
 		t.Errorf("a closed limiter: %v", err)
 	}
 }
+
+// TestObserveWindow tells what a window has left, of which the end is near or far. A bucket holds back the units that
+// it refills until then, down to a burst of debt. Other limits hold back what Observe does.
+func TestObserveWindow(t *testing.T) {
+	for _, tc := range []struct {
+		limit     hybridlimit.Limit
+		remaining int64
+		reset     time.Duration
+		left      int64 // 0: none
+		again     time.Duration
+	}{
+		{hybridlimit.TokenBucket(10, time.Second, 100), 80, 0, 80, 0},
+		{hybridlimit.TokenBucket(10, time.Second, 100), 80, 5 * time.Second, 30, 0},
+		{hybridlimit.LeakyBucket(10, time.Second, 100), 80, 5 * time.Second, 30, 0},
+		{hybridlimit.TokenBucket(10, time.Second, 100), 10, 5 * time.Second, 0, 4 * time.Second},
+		{hybridlimit.TokenBucket(10, time.Second, 100), 10, time.Hour, 0, 10 * time.Second},
+		{hybridlimit.TokenBucket(10, time.Second, 100), 800, 1<<63 - 1, 0, 10 * time.Second},
+		{hybridlimit.FixedWindow(100, time.Hour), 80, 5 * time.Second, 80, 0},
+		{hybridlimit.SlidingWindow(100, time.Hour), 80, time.Hour, 80, 0},
+		{hybridlimit.LeakyQueue(1, time.Hour, 100), 80, time.Hour, 80, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := worlds["hybrid strict"](t, tc.limit)
+			if err := spend.ObserveWindow(t.Context(), w.limiter, "k", tc.remaining, tc.reset); err != nil {
+				t.Error(err)
+			}
+			if w.link.Latency(0, 0); tc.left > 0 {
+				time.Sleep(70 * time.Millisecond) // the next sync, and less than a unit
+				if got := tc.limit.BurstSize() - w.used(); got != tc.left {
+					t.Errorf("%v, %d until %v: %d are left, want %d", tc.limit, tc.remaining, tc.reset, got, tc.left)
+				}
+				return
+			}
+			time.Sleep(tc.again - 100*time.Millisecond)
+			if got := tc.limit.BurstSize() - w.used(); got != 0 {
+				t.Errorf("%v, %d until %v: %d are left before %v", tc.limit, tc.remaining, tc.reset, got, tc.again)
+			}
+			time.Sleep(400 * time.Millisecond)
+			if got := tc.limit.BurstSize() - w.used(); got < 1 {
+				t.Errorf("%v, %d until %v: none is left after %v", tc.limit, tc.remaining, tc.reset, tc.again)
+			}
+		})
+	}
+}

@@ -76,8 +76,8 @@ func TestAPauseReachesTheFleet(t *testing.T) {
 	}
 }
 
-// TestPausesSurvive pauses a key while Redis is away, and wipes Redis meanwhile. A pause that is known holds, and reaches
-// the others afterwards.
+// TestPausesSurvive pauses a key while Redis is away, and wipes Redis meanwhile. A pause that is known holds, and
+// reaches the others afterwards.
 func TestPausesSurvive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)
@@ -198,4 +198,17 @@ func TestBadPauses(t *testing.T) {
 	if err := spend.Pause(t.Context(), l, "k", soon); !errors.Is(err, hybridlimit.ErrClosed) {
 		t.Errorf("a closed limiter: %v", err)
 	}
+}
+
+// TestPausedKeysAllocateNothing denies a paused key that is in use.
+func TestPausedKeysAllocateNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := fleet(t, redistest.NewBubble(t), 1, hybridlimit.PerSecond(1000), hybrid.Config{})[0]
+		if err := spend.Pause(t.Context(), l, "k", time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if got := testing.AllocsPerRun(1000, func() { l.Allow(t.Context(), "k") }); got != 0 {
+			t.Errorf("%v allocations", got)
+		}
+	})
 }

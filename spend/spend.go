@@ -51,8 +51,8 @@ type part struct {
 
 // Begin takes the estimates N of all asks, or none, as hybridlimit.AllowAll does. The limiter of a single ask may be of
 // any type: Settle gives its units back by Refund, if it has that. Begin returns a Spend if the call is admitted, and
-// otherwise nil. The Spend has the permits of asks whose Limiter is an Acquirer: Settle releases them. Begin writes each
-// limit's answer into its ask, if a slice is passed. The errors are those of AllowAll.
+// otherwise nil. The Spend has the permits of asks whose Limiter is an Acquirer: Settle releases them. Begin writes
+// each limit's answer into its ask, if a slice is passed. The errors are those of AllowAll.
 func Begin(ctx context.Context, asks ...hybridlimit.Ask) (*Spend, hybridlimit.Result, error) {
 	res, err := allow(ctx, asks)
 	if !res.Allowed {
@@ -117,9 +117,9 @@ type charger interface {
 }
 
 // Use tells that ask i has used total units so far. The first units are those of the estimate. Units beyond it are
-// charged at once, with the Charge of the limiter. Totals do not fall: a total below an earlier one changes nothing. The
-// Result is that of Charge. Without a charge, only Allowed and Granted are set. Use of an ask of an Acquirer changes
-// nothing.
+// charged at once, with the Charge of the limiter. Totals do not fall: a total below an earlier one changes nothing.
+// The Result is that of Charge. Without a charge, only Allowed and Granted are set. Use of an ask of an Acquirer
+// changes nothing.
 //
 // The errors are ErrSettled, an *InvalidError for an i that is no ask, hybridlimit.ErrCost for a total below 0,
 // ErrUnsupported for a limiter without Charge, and those of Charge. After an error of Charge the units beyond the
@@ -174,9 +174,9 @@ func (s *Spend) tell(p *part, total int64) (more int64, err error) {
 }
 
 // Settle ends the call: it gives back the units that were taken and not used, and releases the permits. It works after
-// ctx has ended, so defer it. Only the first Settle has an effect; another one returns ErrSettled. The units of each ask
-// go with the next sync of its key, or with one message if Redis decides each call. An error names the ask whose units
-// did not come back. They then stay used, and come back as the limit refills.
+// ctx has ended, so defer it. Only the first Settle has an effect; another one returns ErrSettled. The units of each
+// ask go with the next sync of its key, or with one message if Redis decides each call. An error names the ask whose
+// units did not come back. They then stay used, and come back as the limit refills.
 func (s *Spend) Settle(ctx context.Context) error {
 	if s == nil {
 		return nil

@@ -24,10 +24,10 @@ var hour = map[string]hybridlimit.Limit{
 	"sliding-window": hybridlimit.SlidingWindow(10_000, 24*time.Hour), "sliding-log": hybridlimit.SlidingLog(10_000, time.Hour),
 }
 
-// TestAllTogether has limiters of all algorithms, with classes and permits, in one hub of each of three processes. Their
-// calls settle, charge, pause and observe at the same time, while Redis hangs, loses replies, is away, or is wiped. The
-// books of each limiter agree. After it, an observation still lowers each level to what it says, and no process admits
-// more.
+// TestAllTogether has limiters of all algorithms, with classes and permits, in one hub of each of three processes.
+// Their calls settle, charge, pause and observe at the same time, while Redis hangs, loses replies, is away, or is
+// wiped. The books of each limiter agree. After it, an observation still lowers each level to what it says, and no
+// process admits more.
 func TestAllTogether(t *testing.T) {
 	faults := map[string]func(*redistest.Bubble, []*redistest.MemLink){
 		"none": func(*redistest.Bubble, []*redistest.MemLink) {},

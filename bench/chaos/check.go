@@ -229,8 +229,8 @@ func (v *verdict) checkAccounting(e *evidence) {
 	}
 }
 
-// void returns the most units that clients may have given back to a Redis that had lost or forgotten the debits: it takes
-// back no more than it has debited. A client gives units back within a second.
+// void returns the most units that clients may have given back to a Redis that had lost or forgotten the debits: it
+// takes back no more than it has debited. A client gives units back within a second.
 func (e *evidence) void() (units int64) {
 	for _, s := range e.load.Streams {
 		if s.Estimate > 0 {

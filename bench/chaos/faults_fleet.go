@@ -97,6 +97,16 @@ func settledFaults() (out []*fault) {
 	return out
 }
 
+// pauseFaults are faults of a fleet that has just heard of a pause: who knows it tells the others again.
+var pauseFaults = []*fault{
+	{name: "a key is paused", strict: true, alone: true, begin: pausedKey(nil)},
+	{name: "a key is paused, FLUSHALL", alone: true, proof: resynced, allowed: forgets, begin: pausedKey(everyNode("FLUSHALL"))},
+	{
+		name: "a key is paused, SIGKILL, restart with data", alone: true, hold: 1200 * time.Millisecond, proof: failedSyncs,
+		begin: pausedKey(onFirst(kill, restart)),
+	},
+}
+
 // failovers are faults of a master that has a replica. The master is the first node. It comes back with its data.
 var failovers = []*fault{
 	{
@@ -177,6 +187,24 @@ func pausedClient(_ context.Context, s *scene) (func() error, error) {
 	}
 	s.allow(allowance{units: r.Stats.Held})
 	return c.resume, c.pause()
+}
+
+// pausedKey pauses the first key at a client, and begins another fault when the fleet knows.
+func pausedKey(then act) act {
+	return func(ctx context.Context, s *scene) (func() error, error) {
+		at := s.clock.now()
+		if _, err := s.anyClient().tell(orderPause); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		s.paused = at
+		s.mu.Unlock()
+		if then == nil {
+			return nil, nil
+		}
+		s.sleep(pausedWithin.idle)
+		return then(ctx, s)
+	}
 }
 
 // failover makes the master fail, and waits until the replica has taken over.

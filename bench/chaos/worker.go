@@ -182,7 +182,8 @@ func (w *worker) obey(o order) (report, error) {
 		r.Heap = heapInUse()
 		return r, nil
 	case orderPause:
-		if err := w.pause(); err != nil {
+		key := w.spec.Load.Streams[0].key(0)
+		if err := spend.Pause(context.Background(), w.limiter, key, time.Now().Add(pausedFor)); err != nil {
 			return report{}, err
 		}
 	case orderShutdown:

@@ -17,8 +17,8 @@ type request struct {
 	MaxTokens int64  `json:"max_tokens"`
 }
 
-// newClient returns a client that keeps the tokens of all replicas together below the provider's limit, and leaves other
-// users of the account what they take. tokens has the provider's limit.
+// newClient returns a client that keeps the tokens of all replicas together below the provider's limit, and leaves
+// other users of the account what they take. tokens has the provider's limit.
 func newClient(tokens hybridlimit.Limiter, costs *spend.Estimator, base http.RoundTripper) (*http.Client, error) {
 	transport, err := httplimit.NewTransport(httplimit.TransportConfig{
 		Base:    base,

@@ -1,7 +1,7 @@
-// Llm is three replicas of a service that call a provider of a language model, beside a stranger who uses the same account.
-// The replicas take tokens from one limit before they call, hear from each response what the provider has left, and
-// settle what each call used. The program brings stand-ins for Redis and for the provider, and needs only Go. client.go
-// has the interesting part.
+// Llm is three replicas of a service that call a provider of a language model, beside a stranger who uses the same
+// account. The replicas take tokens from one limit before they call, hear from each response what the provider has
+// left, and settle what each call used. The program brings stand-ins for Redis and for the provider, and needs only Go.
+// client.go has the interesting part.
 //
 //	go run ./examples/llm
 package main

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// provider stands for a service with a language model. It counts tokens in windows of its own, and answers 429 when those
-// of a window are used. A stranger uses the same account.
+// provider stands for a service with a language model. It counts tokens in windows of its own, and answers 429 when
+// those of a window are used. A stranger uses the same account.
 type provider struct {
 	limit  int64
 	period time.Duration

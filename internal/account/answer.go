@@ -54,7 +54,7 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 		b.Lost += a.leaveLimit(sent, p)
 	}
 	if changed && c.windowed() {
-		a.view = view{}
+		a.view, a.lowered = view{}, 0
 	}
 	b.Netted = pending - a.pending
 
@@ -199,8 +199,8 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 		grants, pool = 0, pool+grants
 	}
 	// Rule 3: a lease first pays the credit that was spent while it was in flight. The process had a view from before
-	// the lease. Keeping both would admit C more. A call that waits is served before: while it waits there is no credit,
-	// so that only charged units can be owed, which the bound does not cover.
+	// the lease. Keeping both would admit C more. A call that waits is served before: while it waits there is no
+	// credit, so that only charged units can be owed, which the bound does not cover.
 	net := min(pool, a.pending)
 	pool -= net
 	a.pending -= net

@@ -54,12 +54,15 @@ type Conditions struct {
 	Lost     int64             // ns; the time at which a loss in Redis was last noticed; 0: never
 	Broken   bool              // Redis must not be asked: the breaker is not closed, or a switch forbids it
 
-	// First and Last are the numbers of the windows of the earliest and the latest time that Redis's clock may show now.
-	// A sync that is sent now arrives in Last or later. 0: not known, or no window.
+	// First and Last are the numbers of the windows of the earliest and the latest time that Redis's clock may show
+	// now. A sync that is sent now arrives in Last or later. 0: not known, or no window.
 	First, Last int64
 }
 
 func (c *Conditions) windowed() bool { return c.Window.Period > 0 }
+
+// hasLedger reports whether Redis has a ledger of the leased units of the limit.
+func (c *Conditions) hasLedger() bool { return !c.windowed() && !c.Bucket.Queue }
 
 // present returns the number of the present window; 0: not known, because one begins about now.
 func (c *Conditions) present() int64 {

@@ -12,7 +12,7 @@ type Observed struct {
 // next sync tells it.
 func (a *Account) Observe(c *Conditions, o Observed, now int64) (next Sync, news bool) {
 	burst := c.Limit.BurstSize()
-	if !a.inLedger(c) { // there is no debt
+	if !c.hasLedger() { // there is no debt
 		o.Used = min(o.Used, burst)
 	}
 	if o.Used <= 0 || o.Until <= now {
@@ -39,7 +39,7 @@ func (a *Account) over(c *Conditions, used, now int64) int64 {
 	}
 	rest := c.Bucket.Cap - used*c.Bucket.Unit
 	switch {
-	case !a.inLedger(c):
+	case !c.hasLedger():
 		rest -= a.Held() * c.Bucket.Unit
 	case now-a.view.received < ledgerMemory:
 		rest = a.view.cap - used*c.Bucket.Unit
@@ -81,13 +81,11 @@ func (a *Account) forgetUse() {
 	a.observed, a.lowered = Observed{}, 0
 }
 
-// inLedger reports whether Redis knows the leased units of a key, and takes them off by itself.
-func (a *Account) inLedger(c *Conditions) bool { return !c.windowed() && !c.Bucket.Queue }
-
-// takeUse takes the observation for an op, after the leased units that go back with it. Those that stay may be used yet.
+// takeUse takes the observation for an op, after the leased units that go back with it. Those that stay may be used
+// yet: Redis takes off those in its ledger.
 func (a *Account) takeUse(c *Conditions) (used, by int64) {
 	o := a.observed
-	if a.observed = (Observed{}); o.Used > 0 && !a.inLedger(c) {
+	if a.observed = (Observed{}); o.Used > 0 && !c.hasLedger() {
 		o.Used = min(o.Used+a.Held(), c.Limit.BurstSize())
 	}
 	return o.Used, o.By

@@ -89,8 +89,8 @@ func TestObserveBesideASync(t *testing.T) {
 	}
 }
 
-// TestObserveWithLeases holds leased units. Redis knows those of a bucket. Of a window, the op adds those that stay, and
-// the view lowers by them too. If fewer units are left than are held, all go back at once.
+// TestObserveWithLeases holds leased units. Redis knows those of a bucket. Of a window, the op adds those that stay,
+// and the view lowers by them too. If fewer units are left than are held, all go back at once.
 func TestObserveWithLeases(t *testing.T) {
 	for _, tc := range []struct {
 		limit      hybridlimit.Limit

@@ -152,7 +152,7 @@ func (a *Account) stayAway(c *Conditions) {
 
 // hopes reports whether, by the view, the ledger holds units of other processes, which they can return.
 func (a *Account) hopes(c *Conditions) bool {
-	return !c.windowed() && !c.Bucket.Queue && c.Bucket.Cap-a.view.cap-a.booked.had*c.Bucket.Unit >= c.Bucket.Unit
+	return c.hasLedger() && c.Bucket.Cap-a.view.cap-a.booked.had*c.Bucket.Unit >= c.Bucket.Unit
 }
 
 // hopesHere is hopes for a window that is used up: other processes may hold units. Redis does not know how many.

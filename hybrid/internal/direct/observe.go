@@ -19,25 +19,26 @@ func (a *Asker) Observe(ctx context.Context, key string, at keys.Place, o news.O
 		return err
 	}
 	now := a.terms.Clock.Now()
-	use := account.Observed{Used: o.Used(at.Plan.Limit), Until: now + int64(o.Valid)}
+	use := account.Observed{Until: now + int64(o.Valid)}
 	if redis := a.terms.Clocks.Redis(at.Tag, now); redis > 0 {
 		use.By = redis + max(1, o.Valid.Microseconds())
 	}
+	told := true
 	if e == nil {
-		if use.Used == 0 {
+		if use.Used = o.Used(at.Plan.Limit); use.Used == 0 {
 			return nil
 		}
 		if _, _, ok := a.Within(ctx, at, algo.Op{Used: use.Used, UsedBy: use.By}, a.Patience()); !ok {
 			return errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
 		}
-		a.terms.Count.Observed.Add(1)
-		return nil
+	} else {
+		ev := e.Event()
+		use.Used = o.Used(ev.Conditions.Limit) // a call may have brought another limit
+		var next account.Sync
+		next, told = e.Account.Observe(&ev.Conditions, use, ev.Now)
+		ev.End(account.Verdict{Sync: next})
 	}
-	ev := e.Event()
-	use.Used = o.Used(ev.Conditions.Limit) // a call may have brought another limit
-	next, news := e.Account.Observe(&ev.Conditions, use, ev.Now)
-	ev.End(account.Verdict{Sync: next})
-	if news {
+	if told {
 		a.terms.Count.Observed.Add(1)
 	}
 	return nil

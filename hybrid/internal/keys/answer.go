@@ -124,9 +124,9 @@ func (t *Terms) logDenial(key string, r *account.Plan, n int64, res *hybridlimit
 	t.Log.Write(slog.LevelInfo, tell.MsgDenied, 0, attrs)
 }
 
-// BeatDenials is called with each heartbeat, so that penalties that failed and denials of the fast path are logged. When a line is due, it
-// takes back the budgets that have denied. The next denial of such a key then reaches Denied. Denials that are still
-// unlogged at the next heartbeat get a line without a key.
+// BeatDenials is called with each heartbeat, so that penalties that failed and denials of the fast path are logged. When
+// a line is due, it takes back the budgets that have denied. The next denial of such a key then reaches Denied. Denials
+// that are still unlogged at the next heartbeat get a line without a key.
 func (t *Terms) BeatDenials() {
 	if t.Penalties != nil && t.Penalties.spared.Swap(false) {
 		t.Log.Event(tell.MsgPausesFull, slog.String("limiter", t.Name))

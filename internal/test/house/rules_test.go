@@ -122,7 +122,7 @@ var product = map[string]rule{
 	"clientkey":                {inside: []string{"."}},
 	"internal/clientaddr":      {inside: []string{".", "adapter", "clientkey"}},                                                              // shared with the module grpclimit
 	"internal/gate":            {inside: []string{".", "adapter", "internal/ratelimitheader", "internal/sometimes"}, outside: []string{lru}}, // shared with the module grpclimit
-	"httplimit":                {inside: []string{".", "adapter", "clientkey", "internal/clientaddr", "internal/gate", "internal/ratelimitheader", "internal/sometimes", "spend"}},
+	"httplimit":                {inside: []string{".", "adapter", "clientkey", "internal/clientaddr", "internal/gate", "internal/news", "internal/ratelimitheader", "internal/sometimes", "spend"}},
 	"otellimit":                {inside: []string{".", "adapter"}, outside: []string{otel}},
 	"spend":                    {inside: []string{".", "adapter", "internal/news"}, outside: []string{lru}},
 	"internal/filepoll":        {},
