@@ -80,6 +80,7 @@ type figures struct {
 	Slowest           time.Duration // decision, beyond the canary
 	// P99 is that of decisions while a breaker was open, and Beside that of their canary. 0 means not measured.
 	P99, Beside time.Duration `json:",omitempty"`
+	open        open
 	// Shared is the reach by leases, credit and Redis, and Alone that by fallbacks, of the key closest to its bound.
 	Shared, Alone reach
 	// Accounting compares the debits of Redis with the units that the processes know. "Crash": Redis debited so many
@@ -300,32 +301,62 @@ func noise(naps []record, from, to int64) (most time.Duration) {
 
 // checkOpen checks decisions on warm keys while the breaker was open: 99 of 100 take at most openP99. A machine that
 // stops processes for a moment delays decisions too. The canary is calls of package local, which were made right behind
-// these decisions and take about as long together. As many decisions as canaries are excused, and once more as many
-// because the number is small.
+// these decisions and take about as long together. As many decisions as canaries are excused. A run has some hundred
+// decisions, too few for a percentile: chance may add to them. checkOpen of page has the promise to the letter.
 func (v *verdict) checkOpen(e *evidence, strictly bool) {
 	if !e.single {
 		return // a cluster has several breakers, and the breaker of a key is not known here
 	}
-	var took, beside []time.Duration
 	for _, w := range e.clients {
 		spans := w.open()
 		for r := range w.of(recordDecision) {
 			during := func(s [2]int64) bool { return r.begin > s[0] && r.end() < s[1] }
 			if r.warm && slices.ContainsFunc(spans, during) {
-				took, beside = append(took, r.took), append(beside, r.beside)
+				v.open.took, v.open.beside = append(v.open.took, r.took), append(v.open.beside, r.beside)
 			}
 		}
 	}
-	if len(took) < 100 {
-		return // too few for a percentile
+	o := &v.open
+	o.sort()
+	if len(o.took) < 100 {
+		return
 	}
-	slices.Sort(took)
-	slices.Sort(beside)
-	v.P99, v.Beside = took[len(took)*99/100], beside[len(beside)*99/100]
-	slow, excused := over(took, openP99), 2*over(beside, openP99)
-	v.want(!strictly || slow <= len(took)-1-len(took)*99/100+excused, brokeOpen,
-		"with the breaker open, %d of %d decisions took more than %v (p99 %v), want at most one in a hundred, "+
-			"and %d because of the canary (p99 %v)", slow, len(took), openP99, v.P99, excused, v.Beside)
+	v.P99, v.Beside = o.took[len(o.took)*99/100], o.beside[len(o.beside)*99/100]
+	slow, excused := over(o.took, openP99), over(o.beside, openP99)
+	most := byChance(float64(len(o.took))/100 + float64(excused))
+	v.want(!strictly || slow <= most, brokeOpen,
+		"with the breaker open, %d of %d decisions took more than %v (p99 %v), want at most %d: one in a hundred, "+
+			"%d because of the canary (p99 %v), and chance", slow, len(o.took), openP99, v.P99, most, excused, v.Beside)
+}
+
+// open has the durations of decisions while a breaker was open, and those of their canaries.
+type open struct{ took, beside []time.Duration }
+
+func (o *open) sort() {
+	slices.Sort(o.took)
+	slices.Sort(o.beside)
+}
+
+// p99 returns the longest time that one in a hundred decisions exceeds, beyond as many as canaries do.
+func (o *open) p99() time.Duration {
+	for _, t := range slices.Backward(o.took) {
+		if over(o.took, t-1)-over(o.beside, t-1) > len(o.took)/100 {
+			return t
+		}
+	}
+	return 0
+}
+
+// byChance returns the largest number that chance makes of rare events, when mean are expected: one run in ten thousand
+// has more, by Poisson.
+func byChance(mean float64) int {
+	p := math.Exp(-mean)
+	for n, below := 0, p; ; n, below = n+1, below+p {
+		if 1-below < 1e-4 {
+			return n
+		}
+		p *= mean / float64(n+1)
+	}
 }
 
 // over returns the number of times above most. The times are sorted.

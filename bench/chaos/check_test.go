@@ -148,8 +148,8 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 		}},
 		"slower while the breaker is open than the canary excuses": {brokeOpen, func(e *evidence) {
 			e.cpu = 1
-			for i := range int64(10) { // of 147, of which one in a hundred may be slow
-				r := decisionAt(e, second+1+i*second/10)
+			for i := range int64(20) { // of 147, of which one in a hundred may be slow
+				r := decisionAt(e, second+1+i*second/20)
 				if r.took = openP99 + 1; i < 4 {
 					r.beside = openP99 + 1
 				}

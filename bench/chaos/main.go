@@ -63,6 +63,7 @@ func playRows(ctx context.Context) error {
 	failed := make([]error, 2)
 	p.rows, failed[0] = playAll(ctx, rates, 1)
 	p.calls, failed[1] = playAll(ctx, calls, callsAtOnce)
+	failed = append(failed, p.checkOpen())
 	for file, text := range map[string]func() string{*writeTo: p.text, *recordTo: p.record} {
 		if file != "" {
 			failed = append(failed, os.WriteFile(file, []byte(text()), 0o644))

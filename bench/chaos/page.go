@@ -42,7 +42,7 @@ var reliability string
 // text returns docs/reliability.md, with the row that came closest to the bound of each promise.
 func (p *page) text() string {
 	var decisions, wrong int64
-	var slowest, open, back, free, paused time.Duration
+	var slowest, back, free, paused time.Duration
 	var exact, mostFallback int
 	var critical float64 // the largest part that was denied
 	type part struct {
@@ -68,7 +68,7 @@ func (p *page) text() string {
 		v := o.verdict
 		decisions, wrong = decisions+v.Decisions, wrong+v.Errors
 		paused = max(paused, v.Paused)
-		slowest, open, back = max(slowest, v.Slowest), max(open, v.P99), max(back, v.Recovered)
+		slowest, back = max(slowest, v.Slowest), max(back, v.Recovered)
 		if v.Accounting == "to the unit" {
 			exact++
 		}
@@ -88,13 +88,16 @@ func (p *page) text() string {
 			broken = append(broken, fmt.Sprintf("%s: %s: %s", o.plan.title(), x.kind, text))
 		}
 	}
+	if err := p.checkOpen(); err != nil {
+		broken = append(broken, err.Error())
+	}
 	decimal := func(x float64) string { return fmt.Sprintf("%.1f", x) }
 	var b strings.Builder
 	err := template.Must(template.New("").Parse(reliability)).Execute(&b, map[string]any{
 		"Command": p.command, "Machine": p.machine, "Parts": parts, "Calls": calls, "Broken": broken,
 		"Decisions": benchkit.Thousands(decisions, ","), "Wrong": wrong,
 		"Slowest": decimal(ms(slowest)), "Slack": slack.Milliseconds(), "Decides": decides.idle.Milliseconds(),
-		"Open": decimal(1000 * ms(open)), "OpenP99": openP99.Microseconds(),
+		"Open": decimal(1000 * ms(p.open().p99())), "OpenP99": openP99.Microseconds(),
 		"Paused": decimal(paused.Seconds()), "PausedWithin": decimal(pausedWithin.idle.Seconds()),
 		"Back": decimal(back.Seconds()), "Recovery": recovery.Seconds(),
 		"Critical": decimal(100 * (1 - critical)), "MostCritical": 100 * mostCritical,
@@ -106,6 +109,24 @@ func (p *page) text() string {
 		panic(err) // the template does not fit the data
 	}
 	return b.String()
+}
+
+// open returns the decisions while a breaker was open, of all runs.
+func (p *page) open() *open {
+	all := new(open)
+	for _, o := range p.rows {
+		all.took, all.beside = append(all.took, o.verdict.open.took...), append(all.beside, o.verdict.open.beside...)
+	}
+	all.sort()
+	return all
+}
+
+// checkOpen checks the promise about the decisions while a breaker is open. All runs together have enough of them.
+func (p *page) checkOpen() error {
+	if all := p.open(); len(all.took) >= 1000 && all.p99() > openP99 {
+		return fmt.Errorf("all rows: %s: of %d decisions, one in a hundred took more than %v", brokeOpen, len(all.took), all.p99())
+	}
+	return nil
 }
 
 // label returns the name of the row in docs/reliability.md.
