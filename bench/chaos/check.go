@@ -168,7 +168,7 @@ func (v *verdict) checkBound(e *evidence) {
 				c *= max(n-1, 1) // a process may believe that it is alone
 			}
 			worst, who = &v.Shared, "admitted"
-			bound = float64(s.Burst+(n-1)*c) + e.allowed.seconds*float64(s.Rate) + float64(e.allowed.bursts*s.Burst) +
+			bound = float64(s.Burst+(n-1)*c) + e.forgets(s.key(int(key.key)), n)*float64(s.Rate) + float64(e.allowed.bursts*s.Burst) +
 				float64(min(e.allowed.units, s.Burst/2)) // a lease is at most half of the level
 		}
 		worst.raise(units, bound)

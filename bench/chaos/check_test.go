@@ -250,6 +250,25 @@ func TestOutagesCountByThemselves(t *testing.T) {
 	}
 }
 
+// TestEvictionsCount checks that each loss of a key counts if Redis evicts, up to a Redis that keeps nothing, and that
+// one loss counts otherwise.
+func TestEvictionsCount(t *testing.T) {
+	l := newLedger()
+	l.apply(place{"server", 1}, nil, transaction{{"DEL", "hl:v2:{3}:chaos:k"}, {"UNLINK", "hl:v2:{3}:chaos:k", "hl:v2:{3}:@epoch"}})
+	if lost := l.losses(); len(lost) != 1 || lost["k"] != 2 {
+		t.Errorf("losses: %v", lost)
+	}
+	e := &evidence{hit: second, over: 2*second + second/2, allowed: evicts, lost: map[string]int{"twice": 2, "often": 50}}
+	for key, want := range map[string]float64{"never": 1, "twice": 2, "often": 4} {
+		if got := e.forgets(key, 3); got != want {
+			t.Errorf("%s: %v seconds, want %v", key, got, want)
+		}
+	}
+	if e.allowed = forgets; e.forgets("often", 3) != 1 {
+		t.Errorf("without evictions: %v seconds", e.forgets("often", 3))
+	}
+}
+
 // TestExcuses checks that delays of the machine do not count against the
 // library.
 func TestExcuses(t *testing.T) {

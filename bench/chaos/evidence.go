@@ -24,10 +24,11 @@ type evidence struct {
 	over     int64   // when the fault had ended and Redis took writes again
 	back     int64   // when every client had had the time to come back
 	sums     sums
-	moments  []moment      // the quiet moments, in order
-	returned time.Duration // from the end of the load until no client held a unit
-	eternal  []string      // keys without a TTL
-	cpu      float64       // load of the machine while under load, 0 to 1
+	moments  []moment       // the quiet moments, in order
+	returned time.Duration  // from the end of the load until no client held a unit
+	eternal  []string       // keys without a TTL
+	lost     map[string]int // the number of times that Redis lost the state of a key of the callers
+	cpu      float64        // load of the machine while under load, 0 to 1
 	allowed  allowance
 }
 
@@ -44,6 +45,7 @@ type allowance struct {
 	// seconds of the rate that Redis may forget. It lost its memory, and no process knows the debits since the last
 	// views of the others.
 	seconds float64
+	again   bool  // Redis loses states again and again: see evidence.forgets
 	bursts  int64 // that Redis may give again because its clock has jumped forwards
 	units   int64 // that a client held when it was frozen; it may spend them once
 	steps   bool  // the clock of Redis steps
@@ -53,7 +55,17 @@ type allowance struct {
 
 // and combines two allowances.
 func (a allowance) and(b allowance) allowance {
-	return allowance{a.seconds + b.seconds, a.bursts + b.bursts, a.units + b.units, a.steps || b.steps, a.alone || b.alone, a.full || b.full}
+	return allowance{a.seconds + b.seconds, a.again || b.again, a.bursts + b.bursts, a.units + b.units, a.steps || b.steps, a.alone || b.alone, a.full || b.full}
+}
+
+// forgets returns the seconds of its rate that Redis may forget of a key, when n processes use it. If Redis loses the key
+// again and again, each loss counts. If it kept nothing, each process would have a bucket of its own meanwhile.
+func (e *evidence) forgets(key string, n int64) float64 {
+	if !e.allowed.again {
+		return e.allowed.seconds
+	}
+	most := e.allowed.seconds + float64(n-1)*time.Duration(e.over-e.hit).Seconds()
+	return min(e.allowed.seconds*float64(max(1, e.lost[key])), most)
 }
 
 // selected returns the records that are so.

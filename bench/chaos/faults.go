@@ -78,6 +78,9 @@ func faultNamed(name string) (*fault, error) {
 // then are lost. A process in use asks Redis at least once a second.
 var forgets = allowance{seconds: 1}
 
+// evicts is the allowance for a Redis that evicts keys at random. In 1.5 s it loses a key up to 50 times.
+var evicts = allowance{seconds: 1, again: true}
+
 // proof shows that a fault took effect.
 type proof struct {
 	shows func(e *evidence) bool

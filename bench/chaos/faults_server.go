@@ -56,7 +56,7 @@ var memoryFaults = []*fault{
 		name:  "OOM, noeviction",
 		begin: shows("errorstats", "errorstat_OOM", configured(nil, "maxmemory-policy", "noeviction", "maxmemory", "1mb")),
 	},
-	{name: "allkeys-lru evicts", allowed: forgets, begin: shows("stats", "evicted_keys", evicting)},
+	{name: "allkeys-lru evicts", allowed: evicts, begin: shows("stats", "evicted_keys", evicting)},
 	{
 		// Alone, because other faults of a mix may take away the answers that it waits for.
 		name: "limit of the fleet, then FLUSHALL", alone: true, proof: resynced, allowed: forgets, begin: fleetLimitLost,

@@ -180,6 +180,18 @@ type sums struct {
 	twice     []string
 }
 
+// losses returns the number of times that a server lost the state of a key of the callers alone: it evicted it. Redis
+// writes the end of a TTL as an eviction.
+func (l *ledger) losses() map[string]int {
+	out := map[string]int{}
+	for _, d := range l.gone {
+		if name, ok := callersKey(d.key); ok {
+			out[name]++
+		}
+	}
+	return out
+}
+
 // turns returns the number of states with a next poll, by key.
 func (l *ledger) turns() map[string]int {
 	out := map[string]int{}

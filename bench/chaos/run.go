@@ -374,6 +374,7 @@ func (s *scene) collect(e *evidence) error {
 	}
 	e.sums, e.allowed, e.paused, e.struck = l.sum(), s.allowed, s.paused, slices.Sorted(slices.Values(s.struck))
 	e.eternal = append(e.eternal, l.eternal...)
+	e.lost = l.losses()
 	if len(s.plan.faults) == 1 { // in a mix, a fault may have no effect
 		if f := s.plan.faults[0]; f.proof != nil && !f.proof.shows(e) {
 			return fmt.Errorf("%s did not happen: %s", f.name, f.proof.lacks)
