@@ -214,7 +214,7 @@ func (st *stake) hear(ctx context.Context, resp *http.Response, hints []hint, a 
 				st.warn(ctx, observe(ctx, s.Limiter, p.key, left, one.ends))
 			}
 		}
-		if a.refused && a.told && resp.StatusCode != http.StatusServiceUnavailable {
+		if a.refused && a.after > 0 && resp.StatusCode != http.StatusServiceUnavailable {
 			until := time.Now().Add(min(a.after, st.t.cfg.MaxBlock, longestPause))
 			st.warn(ctx, spend.Pause(ctx, s.Limiter, p.key, until))
 		}

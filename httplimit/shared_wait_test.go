@@ -169,3 +169,41 @@ func TestShareIsPausedForTenMinutes(t *testing.T) {
 		between(t, "RetryAfter", res.RetryAfter, want-time.Second, want)
 	}
 }
+
+// TestLateRefusals lets the refusal of a request come when the pause of one that was sent before it is over. It stops
+// nothing, and no line says that it did not.
+func TestLateRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := budget(t)
+		var log lines
+		server := roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/late" {
+				time.Sleep(7 * time.Second)
+			}
+			return response(429), nil // Pause: 5 s
+		})
+		tr, err := httplimit.NewTransport(httplimit.TransportConfig{
+			Base: server, MaxWait: -1, Logger: log.logger(), Shared: []httplimit.Share{{Limiter: l, Key: fixed("account")}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := func(path string, pauses bool) {
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test"+path, nil)
+			if resp, err := tr.RoundTrip(r); err != nil || resp.StatusCode != http.StatusTooManyRequests {
+				t.Errorf("%s: %v", path, err)
+			}
+			if res, err := l.Peek(t.Context(), "account"); err != nil || (res.Source == hybridlimit.SourcePause) != pauses {
+				t.Errorf("after %s: %+v, %v", path, res, err)
+			}
+		}
+		var late sync.WaitGroup
+		late.Go(func() { refused("/late", false) })
+		synctest.Wait()
+		refused("/early", true)
+		late.Wait()
+		if n := log.count(); n != 0 {
+			t.Errorf("%d lines:\n%s", n, log.String())
+		}
+	})
+}

@@ -188,7 +188,7 @@ func (t *Transport) observe(s *site, seq uint64, resp *http.Response) (a answer,
 	switch {
 	case resp.StatusCode == http.StatusTooManyRequests && t.cfg.Pause > 0:
 		s.pause(t.cfg.Pause, t.cfg.MaxBlock, seq, now)
-		a.told, a.after = true, s.until.Sub(now)
+		a.told, a.after = true, max(0, s.until.Sub(now)) // the pause of a request that was sent before is over
 	case !a.refused && !cached && resp.StatusCode < http.StatusInternalServerError && seq > s.paused:
 		s.pauses = 0
 	}

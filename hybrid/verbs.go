@@ -150,6 +150,9 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	if res, ok := l.terms.Switched(0); ok {
 		return res, nil
 	}
+	if res, ok := l.terms.PausedAnswer(key); ok {
+		return res, nil
+	}
 	if res, ok, err := l.uncountedKey(key, 1); ok || err != nil {
 		res.Granted = 0
 		return res, err

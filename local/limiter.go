@@ -216,13 +216,13 @@ func (l *Limiter) enter(at *place, now time.Duration, with *plan) {
 }
 
 // call locks the shard of a key and returns the answer of do. It answers itself for a limit that counts nothing, and,
-// if the call takes units, for a key that is paused.
+// if the call takes units or peeks, for a key that is paused.
 func (l *Limiter) call(at *place, key string, n int64, takes bool, do func() hybridlimit.Result) (hybridlimit.Result, error) {
 	if err := l.lock(at, l.now(), key, n, nil); err != nil {
 		return hybridlimit.Result{}, err
 	}
 	defer at.mu.Unlock()
-	if left := at.pausedFor(); takes && left > 0 {
+	if left := at.pausedFor(); (takes || at.peeks) && left > 0 {
 		return l.pausedResult(at, left), nil
 	}
 	if static(at.plan.limit.Algorithm) {

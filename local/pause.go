@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -24,13 +25,14 @@ func (g *giver) Pause(_ context.Context, key string, left time.Duration) error {
 		if len(s.paused) >= mostPaused {
 			maps.DeleteFunc(s.paused, func(_ string, until time.Duration) bool { return until <= now })
 		}
-		if full = len(s.paused) >= mostPaused; full {
+		until, known := s.paused[key]
+		if full = !known && len(s.paused) >= mostPaused; full {
 			return
 		}
 		if s.paused == nil {
 			s.paused = map[string]time.Duration{}
 		}
-		s.paused[key] = max(s.paused[key], now+left)
+		s.paused[strings.Clone(key)] = max(until, now+left) // the caller's may be a piece of a request
 	})
 	if full {
 		return fmt.Errorf("local: key %q is not paused: %d keys of its shard are paused already", key, mostPaused)

@@ -3,6 +3,7 @@ package spend_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -114,6 +115,7 @@ func TestPausesOfOneProcess(t *testing.T) {
 	type limiter interface {
 		hybridlimit.Limiter
 		AllowAtMost(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
+		Peek(ctx context.Context, key string) (hybridlimit.Result, error)
 		Reserve(ctx context.Context, key string, n int64) (*hybridlimit.Reservation, error)
 		Wait(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
 		Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
@@ -146,6 +148,8 @@ func TestPausesOfOneProcess(t *testing.T) {
 					t.Errorf("Inspect: %q, %v", i.Sentence, err)
 				}
 			}
+			res, err = l.Peek(t.Context(), "k")
+			paused("Peek", res, err)
 			res, err = l.AllowAtMost(t.Context(), "k", 5)
 			paused("AllowAtMost", res, err)
 			asks := []hybridlimit.Ask{{Limiter: l, Key: "k", N: 1}, {Limiter: l, Key: "free", N: 1}}
@@ -197,6 +201,29 @@ func TestBadPauses(t *testing.T) {
 	l.Close()
 	if err := spend.Pause(t.Context(), l, "k", soon); !errors.Is(err, hybridlimit.ErrClosed) {
 		t.Errorf("a closed limiter: %v", err)
+	}
+}
+
+// TestPausesOfLocalAreBounded pauses as many keys as one shard knows. A known pause can still become longer.
+func TestPausesOfLocalAreBounded(t *testing.T) {
+	l := inLocal(t, hybridlimit.PerHour(100), local.Config{MaxKeys: 1})
+	soon, later := time.Now().Add(time.Minute), time.Now().Add(2*time.Minute)
+	for i := range 4096 {
+		if err := spend.Pause(t.Context(), l, fmt.Sprint(i), soon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := spend.Pause(t.Context(), l, "more", soon); err == nil || !strings.Contains(err.Error(), `"more" is not paused`) {
+		t.Errorf("one more: %v", err)
+	}
+	if err := spend.Pause(t.Context(), l, "7", later); err != nil {
+		t.Errorf("a longer pause: %v", err)
+	}
+	for key, pauses := range map[string]bool{"7": true, "8": true, "more": false} {
+		res, err := l.Allow(t.Context(), key)
+		if err != nil || res.Allowed == pauses || key == "7" && res.RetryAfter <= time.Minute {
+			t.Errorf("%s: %+v, %v", key, res, err)
+		}
 	}
 }
 

@@ -39,16 +39,23 @@ func (t *Terms) DecidedAbove(key string, n int64) (res hybridlimit.Result, ok bo
 		t.Count.Decided(res.Source, res.Allowed, n)
 		return res, ok
 	}
+	if res, ok = t.PausedAnswer(key); ok {
+		t.Pace.Event(0)
+		res = t.Tally(res, n)
+	}
+	return res, ok
+}
+
+// PausedAnswer returns the denial of a key that is paused.
+func (t *Terms) PausedAnswer(key string) (res hybridlimit.Result, ok bool) {
 	left := t.PausedFor(key, t.Clock.Now())
 	if left <= 0 {
 		return res, false
 	}
-	t.Pace.Event(0)
 	wait := time.Duration(left)
-	res = hybridlimit.Result{
+	return hybridlimit.Result{
 		Limit: t.Control.Plan().Burst, RetryAfter: wait, ResetAfter: wait, Source: hybridlimit.SourcePause, Policy: t.Name,
-	}
-	return t.Tally(res, n), true
+	}, true
 }
 
 // PausedFor returns the time (ns) for which a key is paused still; not above 0: it is not.

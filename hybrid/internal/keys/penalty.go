@@ -73,6 +73,7 @@ func (t *Terms) Pause(key string, left int64) bool {
 	if !t.Paused.Tell(t.mark(key), t.Clock.Now()+left) {
 		return false
 	}
+	t.Pace.Event(0) // an idle process of a large fleet tells it at once too
 	t.Clock.Void()
 	return true
 }

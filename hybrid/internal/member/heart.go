@@ -294,7 +294,7 @@ func (b *Heart) send(ctx context.Context, own, text string, others []string) (be
 	}
 	b.env.Clocks.Heard(b.env.Names.FleetTag(), beat.Now, sent, received)
 	b.env.Return(b.Wanted.news(beat.Wanted))
-	if b.Paused.heard(&beat, p.Pauses, sent, received) {
+	if b.Paused.heard(&beat, sent, received) {
 		b.env.Clock.Void() // after the pauses are known: see keys.Entry.End
 	}
 	if lost {

@@ -2,6 +2,7 @@ package member
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,17 +16,18 @@ type Paused struct {
 	told chan struct{} // that of Wanted: there is a pause to tell
 	some atomic.Bool   // live is not empty
 
-	mu      sync.RWMutex        // guards the fields below
-	live    map[string]int64    // the end (ns) of each pause, by mark; those that are over go with the next heartbeat
-	tell    map[string]struct{} // marks of live that the next heartbeat must tell
-	version int64               // of Redis's pauses, as last heard
+	mu      sync.RWMutex     // guards the fields below
+	live    map[string]int64 // the end (ns) of each pause, by mark; those that are over go with the next heartbeat
+	tell    map[string]int64 // those of live that Redis must be told of
+	sent    map[string]int64 // those that the heartbeat in flight tells; one may become longer meanwhile
+	version int64            // of Redis's pauses, as last heard
 }
 
 // MostPaused bounds the pauses in memory. Redis keeps fewer: see wire.MaxPaused.
 const MostPaused = 4 * wire.MaxPaused
 
 func newPaused(told chan struct{}) Paused {
-	return Paused{told: told, live: map[string]int64{}, tell: map[string]struct{}{}}
+	return Paused{told: told, live: map[string]int64{}, tell: map[string]int64{}}
 }
 
 // Any reports whether some key may be paused. It costs one load.
@@ -42,9 +44,13 @@ func (p *Paused) Until(mark string) int64 {
 // returns false if memory is full of pauses that end later.
 func (p *Paused) Tell(mark string, until int64) bool {
 	p.mu.Lock()
+	if until <= p.live[mark] {
+		p.mu.Unlock()
+		return true
+	}
 	known := p.add(mark, until)
 	if known {
-		p.tell[mark] = struct{}{}
+		p.tell[mark] = until
 	}
 	p.mu.Unlock()
 	if !known {
@@ -95,16 +101,24 @@ func (p *Paused) take(now int64) (version int64, tell []wire.Pause) {
 		tell = append(tell, wire.Pause{At: (p.live[mark] - now) / 1000, Mark: mark})
 	}
 	slices.SortFunc(tell, func(x, y wire.Pause) int { return cmp.Or(cmp.Compare(y.At, x.At), cmp.Compare(x.Mark, y.Mark)) })
-	return p.version, tell[:min(len(tell), wire.MaxPaused)]
+	tell = tell[:min(len(tell), wire.MaxPaused)]
+	p.sent = map[string]int64{}
+	for _, one := range tell {
+		p.sent[one.Mark] = p.tell[one.Mark]
+	}
+	return p.version, tell
 }
 
-// heard notes the answer to a heartbeat that told pauses, and reports whether it has news. sent and received are ns. A
-// pause ends when it says or up to a round trip later, never before.
-func (p *Paused) heard(b *wire.Beat, told []wire.Pause, sent, received int64) (news bool) {
+// heard notes the answer to the heartbeat of the last take, and reports whether it has news. sent and received are ns. A
+// pause ends when it says or up to a round trip later. If another process makes it longer by less than a round trip,
+// that is not heard.
+func (p *Paused) heard(b *wire.Beat, sent, received int64) (news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, one := range told {
-		delete(p.tell, one.Mark)
+	for mark, until := range p.sent {
+		if p.tell[mark] == until {
+			delete(p.tell, mark)
+		}
 	}
 	if b.Paused == 0 {
 		return false
@@ -125,7 +139,5 @@ func (p *Paused) lost() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.version = 0
-	for mark := range p.live {
-		p.tell[mark] = struct{}{}
-	}
+	maps.Copy(p.tell, p.live)
 }

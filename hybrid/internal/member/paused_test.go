@@ -2,7 +2,10 @@ package member
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // TestPausesInMemoryAreBounded keeps the pauses that end last.
@@ -22,4 +25,50 @@ func TestPausesInMemoryAreBounded(t *testing.T) {
 	if p.take(2_000_000); p.Any() {
 		t.Error("pauses that are over are known")
 	}
+}
+
+// TestPausesAreToldWhole pauses keys at each moment of a heartbeat. A pause that becomes longer while a heartbeat tells it
+// is told again, a shorter one is not, and one whose heartbeat has no answer is.
+func TestPausesAreToldWhole(t *testing.T) {
+	told := make(chan struct{}, 1)
+	p := newPaused(told)
+	take := func(want ...wire.Pause) {
+		t.Helper()
+		if _, got := p.take(0); !slices.Equal(got, want) {
+			t.Errorf("told %v, want %v", got, want)
+		}
+	}
+	hear := func() { p.heard(&wire.Beat{}, 0, 1000) }
+	due := func(want bool) {
+		t.Helper()
+		select {
+		case <-told:
+			if !want {
+				t.Error("a heartbeat is due")
+			}
+		default:
+			if want {
+				t.Error("no heartbeat is due")
+			}
+		}
+	}
+	p.Tell("a", 5_000_000)
+	due(true)
+	take(wire.Pause{At: 5000, Mark: "a"})
+	p.Tell("a", 6_000_000) // in flight
+	due(true)
+	p.Tell("b", 7_000_000)
+	hear()
+	take(wire.Pause{At: 7000, Mark: "b"}, wire.Pause{At: 6000, Mark: "a"})
+	due(true)
+	take(wire.Pause{At: 7000, Mark: "b"}, wire.Pause{At: 6000, Mark: "a"}) // the last heartbeat had no answer
+	p.Tell("a", 5_500_000)
+	due(false)
+	hear()
+	take()
+	p.Tell("b", 7_000_000)
+	due(false)
+	take()
+	p.lost()
+	take(wire.Pause{At: 7000, Mark: "b"}, wire.Pause{At: 6000, Mark: "a"})
 }
