@@ -68,9 +68,9 @@ local function bucket_read(raw, lim)
   s.out, s.outbefore, s.more = f.out or 0, f.outbefore or 0, f.more
   if min(wait, ahead, keep, s.out, s.outbefore) < 0 or max(wait, ahead, keep, s.out, s.outbefore) > EXACT then return nil end
   if refill < 1 or refill > EXACT / 4 then return nil end
-  if wait > 0 then s.slot = s.last + wait end
-  if ahead > 0 then s.ahead = s.last + ahead end
-  if keep > 0 then s.keep = s.last + keep end
+  if wait > 0 then s.slot = min(s.last + wait, EXACT) end
+  if ahead > 0 then s.ahead = min(s.last + ahead, EXACT) end
+  if keep > 0 then s.keep = min(s.last + keep, EXACT) end
   if f.reset then
     s.reset = born + f.reset
     if s.reset < 1 or s.reset > EXACT then return nil end
@@ -224,7 +224,7 @@ end
 -- bucket_keep is called before units come back. The bucket is full earlier then than
 -- by the views of the other processes. If it was forgotten by the time at which one
 -- of them tells its view, bucket_merge would take the units again.
-local function bucket_keep(s, lim) s.keep = max(s.keep, s.last + ceil((lim.cap - s.level) / lim.refill)) end
+local function bucket_keep(s, lim) s.keep = max(s.keep, min(s.last + ceil((lim.cap - s.level) / lim.refill), EXACT)) end
 
 -- bucket_refund gives back n units. Units that a full bucket cannot take are
 -- dropped. For a cancelled booking, at is the time from which its units might have

@@ -242,8 +242,8 @@ func (b Bucket) refund(s *State, op Op, wrote int64) bool {
 
 // keep is called before units come back to a loaded state. The bucket is full earlier then than by the views of the
 // other processes. If Redis had forgotten it by the time at which one of them tells its view, merge would take the
-// state for lost, and take the units again.
-func (b Bucket) keep(s *State) { s.Keep = max(s.Keep, s.Last+b.WaitFull(s.Level)) }
+// state for lost, and take the units again. No time after 2⁵³ µs, in 2255, is exact in Redis.
+func (b Bucket) keep(s *State) { s.Keep = max(s.Keep, min(s.Last+b.WaitFull(s.Level), exact)) }
 
 // TTL returns the ms for which a state must be kept: until the bucket is full, or, after units came back or a Reset,
 // until the lowest view from before would be full. It adds the longest life of a lease, and the longest freeze after a

@@ -123,13 +123,13 @@ func bucketState(k algo.Kind, v []int64, f fields) (State, bool) {
 		}
 	}
 	if wait > 0 {
-		s.Slot = s.Last + wait
+		s.Slot = min(s.Last+wait, 1<<53)
 	}
 	if ahead > 0 {
-		s.Ahead = s.Last + ahead
+		s.Ahead = min(s.Last+ahead, 1<<53)
 	}
 	if keep > 0 {
-		s.Keep = s.Last + keep
+		s.Keep = min(s.Last+keep, 1<<53)
 	}
 	return s, true
 }
