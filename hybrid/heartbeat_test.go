@@ -12,6 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/news"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -245,6 +246,18 @@ func TestIdleHubOfALargeFleetBeatsSeldom(t *testing.T) {
 		}
 		if got := beats(10 * time.Second); got < 10 || got > 12 {
 			t.Errorf("%d messages in 10 s of a hub that is in use again", got)
+		}
+		time.Sleep(40 * time.Second) // idle again
+		before = l.Hub().Stats().Messages
+		for _, key := range []string{"a", "b"} { // the second one just after a heartbeat
+			if err := news.Of(l).Pause(t.Context(), key, time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(600 * time.Millisecond)
+		if got := l.Hub().Stats().Messages - before; got < 2 {
+			t.Errorf("%d messages of an idle hub that pauses two keys", got)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
@@ -40,15 +41,18 @@ func TestKeptFarAhead(t *testing.T) {
 	of := algo.LimitOf(limit)
 	onEachStore(t, func(t *testing.T, st store) {
 		for _, left := range []int64{-1, -30_000, -40_000, -52_123} {
-			s := algo.State{
-				Kind: algo.KindBucket, Unit: of.Unit(), Refill: 1, Level: left*of.Unit() - 1, Last: start, Born: start, Since: 5,
-			}
-			st.set(t, "k", lua.EncodeState(s))
-			op := algo.Op{Refund: 1}
-			want, _, _ := of.Apply(s, op, start+1)
-			st.one(t, "k", limit, op, start+1)
-			if got := st.get(t, "k"); got != lua.EncodeState(want) || want.Keep > 1<<53 {
-				t.Errorf("%d units: %q, want %q", left, got, lua.EncodeState(want))
+			for _, field := range []string{"", " h1ffffffffffffe", " k1ffffffffffffe", " t1ffffffffffffe"} { // 2^53 - 2, relative
+				raw := lua.EncodeState(algo.State{
+					Kind: algo.KindBucket, Unit: of.Unit(), Refill: 1, Level: left*of.Unit() - 1, Last: start, Born: start, Since: 5,
+				}) + field
+				st.set(t, "k", raw)
+				s, ok := wire.DecodeState(raw)
+				op := algo.Op{Refund: 1}
+				want, _, _ := of.Apply(s, op, start+1)
+				st.one(t, "k", limit, op, start+1)
+				if got := st.get(t, "k"); !ok || got != lua.EncodeState(want) || max(want.Keep, want.Slot, want.Ahead) > 1<<53 {
+					t.Errorf("%q: %q, want %q", raw, got, lua.EncodeState(want))
+				}
 			}
 		}
 	})

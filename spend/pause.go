@@ -15,7 +15,8 @@ import (
 // back count meanwhile. The longer of two pauses of a key counts. A pause cannot be ended before.
 //
 // Of package hybrid, this process knows the pause at once. All processes of the deployment know it with their next
-// heartbeats, within about a second, also those that make no call. While Redis is away, the pause holds in this
+// heartbeats, within about a second, also those that make no call. An idle process of a fleet above 500 knows it within
+// ten seconds, or a round trip after its next call. While Redis is away, the pause holds in this
 // process, and the others hear of it afterwards. Redis keeps 1000 pauses of a deployment; of more, those that end first
 // are known only to the processes that know them already. Of package local, the pause holds in this limiter.
 //

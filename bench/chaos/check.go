@@ -80,7 +80,7 @@ type figures struct {
 	Slowest           time.Duration // decision, beyond the canary
 	// P99 is that of decisions while a breaker was open, and Beside that of their canary. 0 means not measured.
 	P99, Beside time.Duration `json:",omitempty"`
-	open        open
+	open        openTimes
 	// Shared is the reach by leases, credit and Redis, and Alone that by fallbacks, of the key closest to its bound.
 	Shared, Alone reach
 	// Accounting compares the debits of Redis with the units that the processes know. "Crash": Redis debited so many
@@ -329,16 +329,16 @@ func (v *verdict) checkOpen(e *evidence, strictly bool) {
 			"%d because of the canary (p99 %v), and chance", slow, len(o.took), openP99, v.P99, most, excused, v.Beside)
 }
 
-// open has the durations of decisions while a breaker was open, and those of their canaries.
-type open struct{ took, beside []time.Duration }
+// openTimes has the durations of decisions while a breaker was open, and those of their canaries.
+type openTimes struct{ took, beside []time.Duration }
 
-func (o *open) sort() {
+func (o *openTimes) sort() {
 	slices.Sort(o.took)
 	slices.Sort(o.beside)
 }
 
 // p99 returns the longest time that one in a hundred decisions exceeds, beyond as many as canaries do.
-func (o *open) p99() time.Duration {
+func (o *openTimes) p99() time.Duration {
 	for _, t := range slices.Backward(o.took) {
 		if over(o.took, t-1)-over(o.beside, t-1) > len(o.took)/100 {
 			return t
@@ -348,15 +348,16 @@ func (o *open) p99() time.Duration {
 }
 
 // byChance returns the largest number that chance makes of rare events, when mean are expected: one run in ten thousand
-// has more, by Poisson.
+// has more, by Poisson. A soak expects thousands, so each term is computed by its logarithm.
 func byChance(mean float64) int {
-	p := math.Exp(-mean)
-	for n, below := 0, p; ; n, below = n+1, below+p {
-		if 1-below < 1e-4 {
+	upTo := 0.0
+	for n := 0; mean > 0; n++ {
+		factorial, _ := math.Lgamma(float64(n + 1))
+		if upTo += math.Exp(float64(n)*math.Log(mean) - mean - factorial); upTo > 1-1e-4 {
 			return n
 		}
-		p *= mean / float64(n+1)
 	}
+	return 0
 }
 
 // over returns the number of times above most. The times are sorted.

@@ -55,7 +55,10 @@ type allowance struct {
 
 // and combines two allowances.
 func (a allowance) and(b allowance) allowance {
-	return allowance{a.seconds + b.seconds, a.again || b.again, a.bursts + b.bursts, a.units + b.units, a.steps || b.steps, a.alone || b.alone, a.full || b.full}
+	return allowance{
+		seconds: a.seconds + b.seconds, again: a.again || b.again, bursts: a.bursts + b.bursts, units: a.units + b.units,
+		steps: a.steps || b.steps, alone: a.alone || b.alone, full: a.full || b.full,
+	}
 }
 
 // forgets returns the seconds of its rate that Redis may forget of a key, when n processes use it. If Redis loses the key

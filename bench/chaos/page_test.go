@@ -13,7 +13,7 @@ import (
 // TestPages checks that the page with the promises has the worst row of each promise and every broken promise, and that
 // the record has each row whole.
 func TestPages(t *testing.T) {
-	decisions := open{took: slices.Repeat([]time.Duration{5300 * time.Nanosecond}, 100)}
+	decisions := openTimes{took: slices.Repeat([]time.Duration{5300 * time.Nanosecond}, 100)}
 	row := func(name, on string, v verdict) *outcome {
 		return &outcome{plan{topology: on, faults: []*fault{{name: name}}, mode: hybrid.ModeStrict}, &v}
 	}
@@ -70,7 +70,7 @@ func TestOpen(t *testing.T) {
 	}{{10, 0, usual}, {11, 0, openP99 + 1}, {30, 20, usual}, {31, 20, openP99 + 1}, {1000, 1, openP99 + 1}, {0, 1000, 0}} {
 		rows := make([]*outcome, 10)
 		for i := range rows {
-			rows[i] = &outcome{verdict: &verdict{figures: &figures{open: open{
+			rows[i] = &outcome{verdict: &verdict{figures: &figures{open: openTimes{
 				took: slices.Repeat([]time.Duration{usual}, 100), beside: slices.Repeat([]time.Duration{canary}, 100),
 			}}}}
 		}
@@ -82,7 +82,7 @@ func TestOpen(t *testing.T) {
 		}
 		p := page{rows: rows}
 		broken := c.most > openP99
-		if got := p.open().p99(); got != c.most || (p.checkOpen() != nil) != broken ||
+		if got := p.openTimes().p99(); got != c.most || (p.checkOpen() != nil) != broken ||
 			broken != strings.Contains(p.text(), "## Broken") {
 			t.Errorf("%+v: %v, %v", c, got, p.checkOpen())
 		}
@@ -91,7 +91,7 @@ func TestOpen(t *testing.T) {
 
 // TestByChance compares the bound with tables of the Poisson distribution.
 func TestByChance(t *testing.T) {
-	for mean, want := range map[float64]int{0: 0, 1: 6, 5: 15, 10: 24} {
+	for mean, want := range map[float64]int{0: 0, 1: 6, 5: 15, 10: 24, 2000: 2168} {
 		if got := byChance(mean); got != want {
 			t.Errorf("mean %v: %d, want %d", mean, got, want)
 		}

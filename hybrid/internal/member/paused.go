@@ -40,8 +40,8 @@ func (p *Paused) Until(mark string) int64 {
 	return p.live[mark]
 }
 
-// Tell pauses a key until a time (ns), and makes a heartbeat due that tells it. The longer of two pauses counts. It
-// returns false if memory is full of pauses that end later.
+// Tell pauses a key until a time (ns), and makes a heartbeat due that tells it, unless the key is paused as long already.
+// It returns false if memory is full of pauses that end later.
 func (p *Paused) Tell(mark string, until int64) bool {
 	p.mu.Lock()
 	if until <= p.live[mark] {
