@@ -62,6 +62,7 @@ var Sources = map[string]string{
 	"common.lua":      commonSource,
 	"bucket.lua":      bucketSource,
 	"lease.lua":       leaseSource,
+	"windowbooks.lua": windowBooksSource,
 	"windowlease.lua": windowLeaseSource,
 	"window.lua":      windowSource,
 	"log.lua":         logSource,

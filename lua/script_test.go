@@ -30,6 +30,7 @@ func TestScriptHeaders(t *testing.T) {
 		"bucket.lua":      {"State", "Limit", "Expiry", "Source"},
 		"lease.lua":       {"State", "Source"},
 		"window.lua":      {"State", "Limit", "Expiry", "Source"},
+		"windowbooks.lua": {"State", "Source"},
 		"windowlease.lua": {"State", "Source"},
 		"log.lua":         {"State", "Limit", "Expiry", "Memory", "Source"},
 		"codec.lua":       {"Header", "Limit", "Op", "Envelope"},

@@ -20,6 +20,8 @@ var (
 	leaseSource string
 	//go:embed window.lua
 	windowSource string
+	//go:embed windowbooks.lua
+	windowBooksSource string
 	//go:embed windowlease.lua
 	windowLeaseSource string
 	//go:embed log.lua
@@ -68,7 +70,7 @@ var (
 
 	batchDefinitions = codecSource + batchSource + makerOf(
 		algorithm{"bq", bucketSource + leaseSource},
-		algorithm{"fs", windowSource + windowLeaseSource},
+		algorithm{"fs", windowSource + windowBooksSource + windowLeaseSource},
 		algorithm{"l", logSource},
 	)
 	historyLibrary = commonSource + logSource + historySource

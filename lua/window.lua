@@ -66,27 +66,42 @@ local function window_count(s, lim, cur)
   s.cur = cur
 end
 
+-- window_end returns the end of the state's window, which is the begin of the next one.
+local function window_end(s, lim) return s.win * lim.step + s.period end
+
+-- window_next returns the number of the window after the state's.
+local function window_next(s, lim) return s.win + s.period / lim.step end
+
+-- window_last reports whether a window before the state's is the one just before it.
+local function window_last(s, lim, win) return 2 * (s.win - win) <= 3 * s.period / lim.step end
+
+-- window_has reports whether a time is in the state's window.
+local function window_has(s, lim, at) return at >= s.win * lim.step and at < window_end(s, lim) end
+
 -- window_clock returns now, or the begin of the state's window if a clock that
 -- stepped back is before it.
-local function window_clock(s, period, now) return max(now, s.win * period) end
+local function window_clock(s, step, now) return max(now, s.win * step) end
+
+-- window_shift begins the window with a number after the state's.
+local function window_shift(s, lim, win)
+  local debt = min(s.debt, max(s.cur - lim.rate, 0))
+  s.cur, s.prev, s.next, s.carry, s.win = debt + s.next, s.cur, 0, debt, win
+  s.debt = min(debt, max(s.cur - lim.rate, 0))
+end
 
 -- window_roll brings a state to the window of now.
-local function window_roll(s, lim, period, now)
-  local win = floor(now / period)
+local function window_roll(s, lim, step, now)
+  local win = floor(now / step)
   for _ = 1, 3 do -- the fourth window back no longer counts
-    if s.win < win then
-      local debt = min(s.debt, max(s.cur - lim.rate, 0))
-      s.cur, s.prev, s.next, s.carry, s.win = debt + s.next, s.cur, 0, debt, s.win + 1
-      s.debt = min(debt, max(s.cur - lim.rate, 0))
-    end
+    if s.win < win then window_shift(s, lim, s.win + 1) end
   end
-  if s.win < win or s.win * period - now > CLOCK_SLACK then s.win = win end
-  if s.reset < s.win * period then s.reset = 0 end
-  if floor(s.born / period) ~= s.win then s.late = 0 end
+  if s.win < win or s.win * step - now > CLOCK_SLACK then s.win = win end
+  if s.reset < s.win * step then s.reset = 0 end
+  if floor(s.born / step) ~= s.win then s.late = 0 end
 end
 
 -- window_weight returns the number of ticks of the last window that still count.
-local function window_weight(s, lim, at) return lim.unit - floor((at - s.win * lim.period) / lim.tick) end
+local function window_weight(s, lim, at) return lim.unit - floor((at - s.win * lim.step) / lim.tick) end
 
 local function window_level(s, lim, at)
   if lim.kind == 's' then
@@ -115,7 +130,7 @@ local function window_again(s, lim, now)
     window_convert(s, lim, now)
     s.cur = min(s.cur, most)
   end
-  window_roll(s, lim, lim.period, now)
+  window_roll(s, lim, lim.step, now)
   s.debt = min(s.debt, max(s.cur - lim.rate, 0)) -- a larger limit permits it
 end
 
@@ -131,97 +146,9 @@ local function window_load(raw, lim, now)
   return s
 end
 
--- window_prev corrects the total of the last window, and the units carried from it.
-local function window_prev(s, lim, prev)
-  local more = prev - max(lim.rate, s.prev)
-  if lim.kind == 's' then
-    more = 0
-  elseif more <= 0 then
-    more = prev < s.prev and -min(s.carry, max(s.prev - max(lim.rate, prev), 0), s.cur) or 0
-  end
-  window_count(s, lim, s.cur + more)
-  s.carry, s.prev = s.carry + more, prev
-end
-
--- window_add debits units of a window. It returns false for one before the last.
-local function window_add(s, lim, n, win, at)
-  if win == 0 or win >= s.win then
-    local room = floor((window_level(s, lim, at) + lim.cap) / lim.unit)
-    window_count(s, lim, s.cur + min(n, max(room, 0)))
-    return true
-  end
-  if win < s.win - 1 then return false end
-  local room = window_most(lim) - s.prev
-  if lim.kind == 's' then
-    room = min(room, floor((window_level(s, lim, at) + lim.cap) / window_weight(s, lim, at)))
-  end
-  window_prev(s, lim, s.prev + min(n, max(room, 0)))
-  s.late = min(s.late + n, EXACT)
-  return true
-end
-
--- window_observe lowers the level to the units that another party's count leaves in
--- this window, as bucket_observe does.
-local function window_observe(s, lim, used, at)
-  local over = floor(window_level(s, lim, at) / lim.unit) - (lim.rate - min(used, lim.rate))
-  if over > 0 then
-    window_count(s, lim, s.cur + over)
-    s.dirty = true
-  end
-end
-
--- window_unlease takes returned units off the next window.
-local function window_unlease(s, n)
-  local since = s.since
-  s.next, s.since, s.dirty = max(s.next - n, 0), max(since - n, 0), true
-  s.late = s.late - (since - s.since)
-end
-
--- window_refund gives units back to their window. If that is unknown, this window
--- gives back as many as it has counted, and the last window the rest.
-local function window_refund(s, lim, n, win)
-  if win > s.win then -- leased of the next window, before the limit was lowered
-    local next = min(n, s.next)
-    if next > 0 then window_unlease(s, next) end
-    n = n - next
-  end
-  local cur, prev, since, here = s.cur, s.prev, s.since, 0
-  if win == 0 or win >= s.win then
-    here = min(n, cur)
-    window_count(s, lim, cur - here)
-    if win == 0 and n > here then window_prev(s, lim, prev - min(n - here, prev)) end
-  elseif win == s.win - 1 then
-    window_prev(s, lim, prev - min(n, prev))
-  else
-    return
-  end
-  s.since = max(since - n, 0)
-  s.late = s.late + here - (since - s.since)
-  s.dirty = s.dirty or s.cur ~= cur or s.prev ~= prev or s.since ~= since
-end
-
--- window_merge takes the history with more usage, like bucket_merge, if the
--- sender's view is of this window. Any other view is void.
-local function window_merge(s, lim, op, now)
-  if op.vborn == 0 or op.vat <= s.reset or floor(op.vat / lim.period) ~= s.win then return end
-  local used, prev, next, most = lim.cap - min(max(op.vlevel, -3 * lim.cap), lim.cap), 0, min(op.vnext or 0, lim.rate), window_most(lim)
-  if lim.kind == 's' then -- the level is the lower of two: see window_level
-    prev = min(op.vprev or 0, most)
-    used = used - max(prev * window_weight(s, lim, op.vat), next * lim.unit)
-  end
-  local cur, same = min(ceil(max(used, 0) / lim.unit), most), op.vborn == s.born
-  prev, next = max(prev, s.prev), max(next, s.next)
-  if not same and floor(s.born / lim.period) == s.win then cur = min(cur + max(s.since - s.late, 0), most) end
-  cur = max(cur, s.cur)
-  if same and (not op.lost or op.vat > now) or cur == s.cur and prev == s.prev and next == s.next then return end
-  window_count(s, lim, cur)
-  s.prev, s.next, s.dirty = prev, next, true
-  if same then s.born, s.since, s.late = max(now, s.born + 1), 0, 0 end
-end
-
 local function sliding_retry(s, lim, n, at)
   if window_level(s, lim, at) >= n * lim.unit then return 0 end
-  local start, k = s.win * lim.period, 0
+  local start, k = s.win * lim.step, 0
   if s.prev > 0 and s.cur + s.next + n <= lim.rate then
     k = ceil((s.cur + s.prev + n - lim.rate) * lim.unit / s.prev)
     if k <= (lim.period - 1) / lim.tick then return start + k * lim.tick - at end
@@ -235,7 +162,7 @@ end
 local function fixed_retry(s, lim, n, at)
   if s.cur + n <= lim.rate then return 0 end
   local over = s.debt + s.next + n - lim.rate -- of the next window
-  return (s.win + 1 + ceil(max(over, 0) / lim.rate)) * lim.period - at
+  return window_end(s, lim) + ceil(max(over, 0) / lim.rate) * s.period - at
 end
 
 -- window_low returns an op's floor, at most half of the rate.
@@ -243,19 +170,19 @@ local function window_low(lim, op) return op.floor and min(op.floor, floor(lim.r
 
 local function window_retry(s, lim, n, now)
   if n > lim.rate then return NEVER end
-  local at = window_clock(s, lim.period, now)
+  local at = window_clock(s, lim.step, now)
   return thaw((lim.kind == 's' and sliding_retry or fixed_retry)(s, lim, n, at), at - now)
 end
 
 local function window_write(key, s, lim, now)
   local text = format('1%s%x %x %x %x %x %x', lim.kind, s.period, s.win, s.cur, s.prev, s.born, s.since)
-  if s.late ~= 0 and floor(s.born / s.period) == s.win then text = text .. ' l' .. hexed(s.late) end
+  if s.late ~= 0 and window_has(s, lim, s.born) then text = text .. ' l' .. hexed(s.late) end
   if s.next > 0 then text = text .. format(' n%x', s.next) end
   if s.debt > 0 then text = text .. format(' d%x', s.debt) end
   if s.carry > 0 then text = text .. format(' c%x', s.carry) end
-  if s.reset > 0 then text = text .. format(' z%x', s.reset - s.win * s.period) end
-  local last = s.win + 2
-  if s.debt + s.next > 0 then last = last + 1 end
-  local ttl = ceil((last * s.period - window_clock(s, s.period, now)) / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000
+  if s.reset > 0 then text = text .. format(' z%x', s.reset - s.win * lim.step) end
+  local last = window_end(s, lim) + s.period
+  if s.debt + s.next > 0 then last = last + s.period end
+  local ttl = ceil((last - window_clock(s, lim.step, now)) / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000
   store(key, text .. s.more, ttl)
 end

@@ -35,7 +35,7 @@ end
 
 -- window_rest returns the units that a sliding window will probably still need.
 local function window_rest(s, lim, at)
-  local left = (s.win + 1) * lim.period - at
+  local left = window_end(s, lim) - at
   local past = max(lim.period - left, 1)
   local rest = s.cur * left / past
   if window_roomy(s, lim, at) then
@@ -46,7 +46,7 @@ end
 
 -- window_ahead sizes a lease of the next window.
 local function window_ahead(s, lim, op, at)
-  if op.div == 0 or op.demand == 0 or lim.period < AHEAD_PERIOD or floor(s.born / lim.period) == s.win then return 0 end
+  if op.div == 0 or op.demand == 0 or lim.period < AHEAD_PERIOD or window_has(s, lim, s.born) then return 0 end
   local room, share = window_busy(lim) - s.debt - s.next - window_low(lim, op), window_share(lim, op)
   if lim.kind == 's' then
     room = room + lim.rate - window_busy(lim) - window_rest(s, lim, at) - floor(lim.rate / 16) - s.cur
@@ -61,7 +61,7 @@ end
 -- count the returned units, they stay, and it returns -1 - lease for lease. For a
 -- lease of the next window, life is minus the number of that window.
 local function window_apply(s, lim, op, now)
-  local at, dropped = window_clock(s, lim.period, now), false
+  local at, dropped = window_clock(s, lim.step, now), false
   if op.reset then
     s.cur, s.prev, s.next, s.debt, s.carry, s.since, s.late, s.reset, s.dirty = 0, 0, 0, 0, 0, 0, 0, at, true
   end
@@ -71,21 +71,21 @@ local function window_apply(s, lim, op, now)
     if not dropped then s.since, s.dirty = min(s.since + op.owed, EXACT), true end
   end
   if op.refund > 0 then window_refund(s, lim, op.refund, op.refundat) end
-  local back, ahead = op.back or 0, op.gen - s.win
-  local stays = op.lost or op.broken or op.vborn ~= s.born or abs(ahead) > 1
+  local back, ahead = op.back or 0, window_next(s, lim)
+  local stays = op.lost or op.broken or op.vborn ~= s.born or op.gen > ahead or not window_last(s, lim, op.gen)
   if back > 0 and not stays then
-    if ahead == 1 then window_unlease(s, back) else window_refund(s, lim, back, op.gen) end
+    if op.gen > s.win then window_unlease(s, back) else window_refund(s, lim, back, op.gen) end
   end
   if (op.used or 0) > 0 then window_observe(s, lim, op.used, at) end
   local low = window_low(lim, op)
   local granted, refused, free = serve(op, max(floor(max(window_level(s, lim, at), 0) / lim.unit) - low, 0))
-  local ends, took, lease = (s.win + 1) * lim.period - now, granted, 0
+  local ends, took, lease = window_end(s, lim) - now, granted, 0
   local life = ends >= MIN_LEASE and ends or 0
   if op.ahead then
     s.cur = s.cur + granted
     lease = window_ahead(s, lim, op, at)
     if lease > 0 then
-      s.next, s.since, s.dirty, life = s.next + lease, min(s.since + lease, EXACT), true, -s.win - 1
+      s.next, s.since, s.dirty, life = s.next + lease, min(s.since + lease, EXACT), true, -ahead
     end
   else
     if refused == 0 then lease = min(window_wants(s, lim, op, free, life, at), free) end
@@ -102,12 +102,12 @@ kinds.f = {
     if rate < 1 or period < 1 or tick < 1 or period > EXACT / 2 then return nil end
     local unit = letter == 's' and ceil(period / tick) or 1
     if rate >= EXACT or letter == 's' and 2 * rate * unit > EXACT then return nil end
-    return {kind = letter, rate = rate, period = period, tick = tick, unit = unit, cap = rate * unit}
+    return {kind = letter, rate = rate, period = period, step = period, tick = tick, unit = unit, cap = rate * unit}
   end,
   load = window_load, again = window_again, apply = window_apply, retry = window_retry, write = window_write,
   tell = function(s, lim, now)
-    return window_level(s, lim, window_clock(s, lim.period, now)), lim.cap - s.next * lim.unit,
-      lim.kind == 's' and floor(s.prev / lim.tick) or 0, (s.win + 1) * lim.period - now
+    return window_level(s, lim, window_clock(s, lim.step, now)), lim.cap - s.next * lim.unit,
+      lim.kind == 's' and floor(s.prev / lim.tick) or 0, window_end(s, lim) - now
   end,
 }
 kinds.s = kinds.f

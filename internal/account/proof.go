@@ -108,7 +108,7 @@ func (a *Account) fadesAt(c *Conditions, n int64) int64 {
 // the view, and top does not: see algo.Window.Rise.
 func (a *Account) rise(c *Conditions, now int64) (est, top int64) {
 	v := a.seen(c)
-	v.At = max(v.At, a.view.window*c.Window.Period) // Redis's clock may be back
+	v.At = max(v.At, c.Window.Begin(a.view.window)) // Redis's clock may be back
 	est, top = c.Window.Rise(v)
 	return est + (now-a.view.received)/1000*a.view.refill, top
 }

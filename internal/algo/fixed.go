@@ -11,5 +11,5 @@ func (w Window) fixedRetry(s State, n, at int64) int64 {
 		return 0
 	}
 	over := s.Debt + s.Next + n - w.Rate // of the next window
-	return (s.Win+1+ceilDiv(max(over, 0), w.Rate))*w.Period - at
+	return w.end(&s) + ceilDiv(max(over, 0), w.Rate)*s.Period - at
 }

@@ -124,7 +124,7 @@ func (s Scale) Back(a Answer, now int64) Op {
 	op := Op{Refund: a.Granted}
 	switch s.Kind {
 	case KindFixed, KindSliding:
-		op.RefundAt = (now+a.Ends)/s.Window.Period - 1
+		op.RefundAt = s.Window.Number(now+a.Ends) - 1
 	case KindLog:
 		op.RefundAt = now + a.Ends - s.Log.Period
 	}

@@ -6,7 +6,7 @@ package algo
 
 // weight returns the ticks of the last window that are within the trailing Period at a time in this window.
 func (w Window) weight(s State, at int64) int64 {
-	return w.Unit - (at-s.Win*w.Period)/w.Tick
+	return w.Unit - (at-w.Begin(s.Win))/w.Tick
 }
 
 // slidingRetry solves cur·W + prev·(W − k) + n·W ≤ Rate·W for the tick k: in this window, or in the next one, where
@@ -16,7 +16,7 @@ func (w Window) slidingRetry(s State, n, at int64) int64 {
 	if w.Level(s, at) >= n*w.Unit {
 		return 0
 	}
-	start := s.Win * w.Period
+	start := w.Begin(s.Win)
 	if s.Prev > 0 && s.Cur+s.Next+n <= w.Rate {
 		if k := ceilDiv((s.Cur+s.Prev+n-w.Rate)*w.Unit, s.Prev); k <= (w.Period-1)/w.Tick {
 			return start + k*w.Tick - at

@@ -14,6 +14,7 @@ type Window struct {
 	Sliding bool  // or fixed
 	Rate    int64 // units
 	Period  int64 // µs
+	Step    int64 // µs: a window with number n begins at n·Step
 	Tick    int64 // µs
 	Unit    int64 // sub-units per unit
 	Cap     int64 // sub-units of Rate
@@ -22,6 +23,7 @@ type Window struct {
 // WindowOf converts a valid limit.
 func WindowOf(l hybridlimit.Limit) Window {
 	w := Window{Rate: l.Rate, Period: int64(l.Period / time.Microsecond), Tick: 1, Unit: 1}
+	w.Step = w.Period
 	if l.Algorithm == hybridlimit.AlgSlidingWindow {
 		w.Sliding = true
 		// Two windows of twice the Rate stay in the exact range.
@@ -42,10 +44,25 @@ func (w Window) kind() Kind {
 }
 
 // Number returns the number of the window of a Redis time.
-func (w Window) Number(at int64) int64 { return at / w.Period }
+func (w Window) Number(at int64) int64 { return at / w.Step }
+
+// Begin returns the µs of Redis time at which a window begins.
+func (w Window) Begin(win int64) int64 { return win * w.Step }
+
+// end returns the end of the state's window, which is the begin of the next one.
+func (w Window) end(s *State) int64 { return w.Begin(s.Win) + s.Period }
+
+// next returns the number of the window after the state's.
+func (w Window) next(s *State) int64 { return s.Win + s.Period/w.Step }
+
+// last reports whether a window before the state's is the one just before it.
+func (w Window) last(s *State, win int64) bool { return 2*(s.Win-win) <= 3*(s.Period/w.Step) }
+
+// has reports whether a time is in the state's window.
+func (w Window) has(s *State, at int64) bool { return at >= w.Begin(s.Win) && at < w.end(s) }
 
 // clock returns now, or the beginning of the state's window if now is before it, because the clock stepped back.
-func (w Window) clock(s State, now int64) int64 { return max(now, s.Win*w.Period) }
+func (w Window) clock(s State, now int64) int64 { return max(now, w.Begin(s.Win)) }
 
 // Load advances a state to now and converts it to this window.
 func (w Window) Load(s State, now int64) State {
@@ -70,10 +87,10 @@ func (w Window) roll(s State, now int64) State {
 		s.Cur, s.Prev, s.Next, s.Carry, s.Win = debt+s.Next, s.Cur, 0, debt, s.Win+1
 		s.Debt = min(debt, max(s.Cur-w.Rate, 0))
 	}
-	if s.Win < win || s.Win*w.Period-now > ClockSlack {
+	if s.Win < win || w.Begin(s.Win)-now > ClockSlack {
 		s.Win = win
 	}
-	if s.Reset < s.Win*w.Period {
+	if s.Reset < w.Begin(s.Win) {
 		s.Reset = 0 // views of an earlier window are void
 	}
 	return w.settled(s)
@@ -81,7 +98,7 @@ func (w Window) roll(s State, now int64) State {
 
 // settled returns a state without Late, after the window of Born is over.
 func (w Window) settled(s State) State {
-	if w.Number(s.Born) != s.Win {
+	if !w.has(&s, s.Born) {
 		s.Late = 0
 	}
 	return s
@@ -107,12 +124,12 @@ func (w Window) count(s *State, cur int64) {
 // than the usage, and less than a unit more; less than three units if the product leaves the exact range.
 func (w Window) convert(s State, now int64) State {
 	old := w
-	old.Period = s.Period
+	old.Period, old.Step = s.Period, s.Period
 	s.Cur, s.Prev, s.Next = min(s.Cur, w.most()), min(s.Prev, w.most()), min(s.Next, w.Rate)
 	s = old.roll(s, now)
 	used := s.Cur + s.Next
 	if w.Sliding {
-		left := float64(s.Period - (old.clock(s, now) - s.Win*s.Period))
+		left := float64(s.Period - (old.clock(s, now) - old.Begin(s.Win)))
 		product := float64(s.Prev) * left
 		used += int64(math.Ceil(product / float64(s.Period)))
 		if product >= exact {
@@ -179,7 +196,7 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 			refused = n
 		}
 	}
-	ans.Ends = (s.Win+1)*w.Period - now
+	ans.Ends = w.end(&s) - now
 	took := ans.Granted
 	if ans.Ends >= MinLease {
 		ans.Life = ans.Ends
@@ -235,7 +252,7 @@ func (w Window) add(s *State, n, win, at int64) bool {
 		w.count(s, s.Cur+min(n, max(room, 0)))
 		return true
 	}
-	if win < s.Win-1 {
+	if !w.last(s, win) {
 		return false
 	}
 	room := w.most() - s.Prev
@@ -251,7 +268,7 @@ func (w Window) add(s *State, n, win, at int64) bool {
 // Their window is this one, the last or the next. A batch that is sent again after its envelope was lost would give
 // them back twice.
 func (w Window) takesBack(s State, op Op) bool {
-	return !op.Lost && !op.Broken && op.View.Born == s.Born && op.Gen >= s.Win-1 && op.Gen <= s.Win+1
+	return !op.Lost && !op.Broken && op.View.Born == s.Born && w.last(&s, op.Gen) && op.Gen <= w.next(&s)
 }
 
 // refund takes units off their window, not below zero, and reports whether that changed the state. If the window is
@@ -271,7 +288,7 @@ func (w Window) refund(s *State, n, win int64) bool {
 		if win <= 0 && n > here {
 			w.setPrev(s, s.Prev-min(n-here, s.Prev))
 		}
-	case win == s.Win-1:
+	case w.last(s, win):
 		w.setPrev(s, s.Prev-min(n, s.Prev))
 	default:
 		return false
@@ -308,7 +325,7 @@ func floorDiv(a, b int64) int64 {
 // view is void.
 func (w Window) merge(s *State, op Op, now int64) bool {
 	v := op.View
-	if v.Born == 0 || v.At <= s.Reset || w.Number(v.At) != s.Win {
+	if v.Born == 0 || v.At <= s.Reset || !w.has(s, v.At) {
 		return false
 	}
 	v.Next = max(min(v.Next, w.Rate), 0)
@@ -318,7 +335,7 @@ func (w Window) merge(s *State, op Op, now int64) bool {
 	cur := w.counted(v)
 	prev, next := max(v.Prev, s.Prev), max(v.Next, s.Next)
 	same := v.Born == s.Born
-	if !same && w.Number(s.Born) == s.Win { // units debited since Born are of this window
+	if !same && w.has(s, s.Born) { // units debited since Born are of this window
 		cur = min(cur+max(s.Since-s.Late, 0), w.most())
 	}
 	cur = max(cur, s.Cur)
@@ -372,9 +389,9 @@ func (w Window) retry(s State, n, at int64) int64 {
 // units still change it, and one window longer if the next window begins with units. It adds the longest lease and
 // freeze.
 func (w Window) TTL(s State, now int64) int64 {
-	last := s.Win + 2
+	last := w.end(&s) + s.Period
 	if s.Debt+s.Next > 0 {
-		last++
+		last += s.Period
 	}
-	return ceilDiv(last*w.Period-w.clock(s, now), 1000) + (MaxLease+ClockSlack)/1000
+	return ceilDiv(last-w.clock(s, now), 1000) + (MaxLease+ClockSlack)/1000
 }

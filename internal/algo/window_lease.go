@@ -72,7 +72,7 @@ func (w Window) margin(s *State, mu, less float64, at int64) int64 {
 // pace: units leased before the window began are in Cur from the start, so the pace of Cur would tell too much.
 // Otherwise all of Cur goes on at its pace.
 func (w Window) rest(s *State, at int64) int64 {
-	left := (s.Win+1)*w.Period - at
+	left := w.end(s) - at
 	pace := func(units int64) float64 { return float64(units) * float64(left) / float64(max(w.Period-left, 1)) }
 	rest := pace(s.Cur)
 	switch {
@@ -88,7 +88,7 @@ func (w Window) rest(s *State, at int64) int64 {
 // leaseAhead sizes a lease of the next window, and takes it. No process gets more than its share, because others would
 // be refused the units that it does not use.
 func (w Window) leaseAhead(s *State, op Op, ans *Answer, at int64) {
-	if op.Div <= 0 || op.Demand <= 0 || w.Period < AheadPeriod || w.Number(s.Born) == s.Win {
+	if op.Div <= 0 || op.Demand <= 0 || w.Period < AheadPeriod || w.has(s, s.Born) {
 		return
 	}
 	room, share := w.busy()-s.Debt-s.Next-w.low(op.Floor), w.share(op)
@@ -100,7 +100,7 @@ func (w Window) leaseAhead(s *State, op Op, ans *Answer, at int64) {
 	}
 	want := w.margin(s, float64(op.Demand)*float64(min(w.Period, WindowLease))/1e9, 2, at)
 	if lease := min(want, share, room); lease > 0 {
-		ans.Lease, ans.Life, ans.Gen = lease, MaxLease, s.Win+1
+		ans.Lease, ans.Life, ans.Gen = lease, MaxLease, w.next(s)
 		s.Next += lease
 		s.Since += min(lease, exact-s.Since)
 	}
