@@ -22,6 +22,9 @@ type Limit struct {
 	// Burst is the size of the bucket or the length of the queue, in units: the most that can be admitted at once.
 	// Zero: Rate. For windows it must be 0 or Rate.
 	Burst int64
+	// Calendar says when the periods of AlgCalendarWindow begin. Period and Burst must then be 0, but for FromUse, whose
+	// Period is whole seconds. For every other algorithm it must be zero.
+	Calendar Calendar
 }
 
 // PerSecond returns a token bucket of n units a second, burst n.
@@ -38,35 +41,35 @@ func PerDay(n int64) Limit { return TokenBucket(n, 24*time.Hour, 0) }
 
 // TokenBucket returns a bucket of burst units that refills at rate per period. A burst of 0 means rate.
 func TokenBucket(rate int64, per time.Duration, burst int64) Limit {
-	return Limit{AlgTokenBucket, rate, per, burst}
+	return Limit{Algorithm: AlgTokenBucket, Rate: rate, Period: per, Burst: burst}
 }
 
 // LeakyBucket returns a meter of size burst that leaks at rate per period. A burst of 0 means rate.
 func LeakyBucket(rate int64, per time.Duration, burst int64) Limit {
-	return Limit{AlgLeakyBucket, rate, per, burst}
+	return Limit{Algorithm: AlgLeakyBucket, Rate: rate, Period: per, Burst: burst}
 }
 
 // LeakyQueue returns a queue of length burst, served at rate per period. A burst of 0 means rate.
 func LeakyQueue(rate int64, per time.Duration, burst int64) Limit {
-	return Limit{AlgLeakyQueue, rate, per, burst}
+	return Limit{Algorithm: AlgLeakyQueue, Rate: rate, Period: per, Burst: burst}
 }
 
 // FixedWindow returns a limit of n units in each window. Windows begin at whole multiples of their length since the
 // Unix epoch, in UTC: an hour on the hour, a day at midnight UTC, a week on a Thursday, because the epoch was one.
 // Around the border of two windows, 2·n units may be admitted within an instant.
 func FixedWindow(n int64, window time.Duration) Limit {
-	return Limit{AlgFixedWindow, n, window, 0}
+	return Limit{Algorithm: AlgFixedWindow, Rate: n, Period: window}
 }
 
 // SlidingWindow returns a limit of an estimated n units in any trailing window.
 // The estimate uses windows that begin at the same times as those of FixedWindow.
 func SlidingWindow(n int64, window time.Duration) Limit {
-	return Limit{AlgSlidingWindow, n, window, 0}
+	return Limit{Algorithm: AlgSlidingWindow, Rate: n, Period: window}
 }
 
 // SlidingLog returns a limit of exactly n units in any trailing window.
 func SlidingLog(n int64, window time.Duration) Limit {
-	return Limit{AlgSlidingLog, n, window, 0}
+	return Limit{Algorithm: AlgSlidingLog, Rate: n, Period: window}
 }
 
 // Unlimited returns the limit that admits everything and keeps no state: Limit{Algorithm: AlgUnlimited}.
@@ -95,9 +98,12 @@ func (l Limit) BurstSize() int64 {
 }
 
 // TimeToFull returns the time in which an empty bucket becomes full: BurstSize·Period/Rate, rounded up, at most Never.
-// For windows it returns the window, and for AlgConcurrent and a limit without state 0.
+// For windows it returns the window, for AlgCalendarWindow about the longest period (a month: 31 days), and for
+// AlgConcurrent and a limit without state 0.
 func (l Limit) TimeToFull() time.Duration {
 	switch {
+	case l.Algorithm == AlgCalendarWindow && l.Calendar.Unit != FromUse:
+		return l.Calendar.longest()
 	case l.Algorithm.windowed():
 		return l.Period
 	case l.Algorithm >= stateful:
@@ -118,9 +124,11 @@ func (l Limit) TimeToFull() time.Duration {
 }
 
 // String returns the limit in words: "100 per 1s, burst 200 (token bucket)",
-// "100 concurrent", "unlimited". ParseLimit does not read it: use MarshalText for that.
+// "10000 per month in Europe/Berlin (calendar window)", "100 concurrent", "unlimited". ParseLimit does not read it: use MarshalText for that.
 func (l Limit) String() string {
 	switch {
+	case l.Algorithm == AlgCalendarWindow:
+		return fmt.Sprintf("%d per %v (%v)", l.Rate, l.calendarText(), l.Algorithm)
 	case l.Algorithm.windowed():
 		return fmt.Sprintf("%d per %v (%v)", l.Rate, l.Period, l.Algorithm)
 	case l.Algorithm.stateless():
@@ -150,6 +158,9 @@ const (
 	AlgSlidingWindow
 	// AlgSlidingLog keeps the time of every admission for one Period. Its count is exact.
 	AlgSlidingLog
+	// AlgCalendarWindow counts in the periods of a Calendar: days, weeks, months or years in a time zone. The process
+	// computes when a period begins and ends; the clock of Redis decides whether it has.
+	AlgCalendarWindow
 
 	// AlgUnlimited admits everything. It has no rate, period or burst, and keeps no state.
 	AlgUnlimited
@@ -166,7 +177,7 @@ const (
 
 var algorithmNames = [algorithms]string{
 	"token bucket", "leaky bucket", "leaky queue",
-	"fixed window", "sliding window", "sliding log",
+	"fixed window", "sliding window", "sliding log", "calendar window",
 	"unlimited", "blocked", "concurrent",
 }
 
@@ -180,7 +191,7 @@ func (a Algorithm) String() string {
 
 // windowed reports whether Rate is a count per window. If not, it is a refill.
 func (a Algorithm) windowed() bool {
-	return a == AlgFixedWindow || a == AlgSlidingWindow || a == AlgSlidingLog
+	return a == AlgFixedWindow || a == AlgSlidingWindow || a == AlgSlidingLog || a == AlgCalendarWindow
 }
 
 // stateless reports whether the decision is always the same.

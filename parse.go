@@ -16,6 +16,7 @@ import (
 //	5 per minute
 //	10/1m30s burst 20 leaky queue
 //	1_000_000/24h fixed window
+//	10000/month in Europe/Berlin from day 15
 //	100 concurrent
 //	unlimited
 //	blocked
@@ -27,6 +28,9 @@ import (
 //   - the period: a unit (s, sec, second, m, min, minute, h, hour, d, day, ms,
 //     µs, us), or one or more numbers with units (1m30s, 1.5h, 2 days). Any
 //     duration of the standard library without a sign is one. A day is 24 hours.
+//   - or a period of the calendar: week, month, year, or day with a zone. Optional, in either order: "in" with a time
+//     zone, and "from" with the begin: "from Monday", "from day 15", "from 1 April". The algorithm is then the calendar
+//     window. "from first use" behind a duration is another one.
 //   - optional, in either order: "burst" with a number of at least 1, and the
 //     algorithm (token bucket, leaky bucket, leaky queue, fixed window, sliding
 //     window or sliding log). "gcra" is another word for token bucket.
@@ -34,12 +38,12 @@ import (
 // A limit of calls in flight is a number and "concurrent".
 //
 // The default burst is 0, which means Rate. The default algorithm is the token bucket. Case and plural do not matter,
-// space may stand between the parts, and single underscores may group digits.
+// except in the name of a zone. Space may stand between the parts, and single underscores may group digits.
 //
 // A returned limit is valid. The error is an *InvalidError that quotes the text and names the expected part, or
 // contains the violations of Validate. The returned limit is then the zero Limit, which admits nothing.
 func ParseLimit(text string) (Limit, error) {
-	r := reader{rest: lower(text)}
+	r := reader{text: text, rest: lower(text)}
 	l := r.limit()
 	var bad violations
 	if r.problem != "" {
@@ -55,7 +59,8 @@ func ParseLimit(text string) (Limit, error) {
 
 // reader reads a limit from the left. Once problem is set, the results of its methods have no meaning.
 type reader struct {
-	rest    string
+	text    string // the whole, in its case
+	rest    string // the end of it that is not read, in lower case
 	problem string
 }
 
@@ -78,8 +83,15 @@ func (r *reader) limit() (l Limit) {
 	if !r.slash() && !r.phrase("per") {
 		r.expected(`"/", "per" or "concurrent" after a whole number`)
 	}
-	l.Period = r.period()
+	word, _ := cutWord(r.rest)
+	if l.Calendar.Unit = r.calendarUnit(); l.Calendar.Unit == 0 {
+		l.Period = r.period()
+	}
+	r.calendar(&l, units[word] == day)
 	r.clauses(&l)
+	if l.Algorithm == AlgCalendarWindow && l.Calendar == (Calendar{}) && units[word] == day { // "5/day calendar window"
+		l.Calendar.Unit, l.Period = Day, 0
+	}
 	return l
 }
 
@@ -107,8 +119,8 @@ func (r *reader) clauses(l *Limit) {
 	}
 }
 
-// statefulNames lists the algorithms that have a rate, for messages.
-var statefulNames = strings.Join(algorithmNames[:stateful], ", ")
+// statefulNames lists the algorithms that a text can name behind a duration, for messages.
+var statefulNames = strings.Join(algorithmNames[:AlgCalendarWindow], ", ")
 
 func (r *reader) algorithm(to *Algorithm) bool {
 	for a := range stateful {
@@ -229,8 +241,8 @@ var (
 	_ encoding.TextUnmarshaler = (*Limit)(nil)
 )
 
-// MarshalText returns the limit as text that ParseLimit reads back: "100/s burst 200", "5/min sliding window", "100
-// concurrent", "unlimited". It omits defaults. JSON, YAML and flag.TextVar use it.
+// MarshalText returns the limit as text that ParseLimit reads back: "100/s burst 200", "5/min sliding window",
+// "5/week from Monday", "100 concurrent", "unlimited". It omits defaults. JSON, YAML and flag.TextVar use it.
 //
 // An invalid limit has no text: the error is that of Validate. An optional field
 // should be a pointer or, in JSON, have the option omitzero.
@@ -246,6 +258,9 @@ func (l Limit) MarshalText() ([]byte, error) {
 	}
 	b := strconv.AppendInt(nil, l.Rate, 10)
 	b = append(b, '/')
+	if l.Algorithm == AlgCalendarWindow {
+		return append(b, l.calendarText()...), nil
+	}
 	b = append(b, periodText(l.Period)...)
 	if l.Burst != 0 {
 		b = append(b, " burst "...)

@@ -27,7 +27,7 @@ func (r *reader) period() time.Duration {
 	if word, rest := cutWord(r.rest); word != "" {
 		unit, ok := units[word]
 		if !ok {
-			r.expected("a unit (s, min, h, d, ms, µs) or a duration such as 1m30s")
+			r.expected("a unit (s, min, h, d, week, month, year, ms, µs) or a duration such as 1m30s")
 		} else {
 			r.rest = rest
 		}

@@ -65,7 +65,7 @@ func TestMarshalText(t *testing.T) {
 func TestMarshalTextRefuses(t *testing.T) {
 	for _, l := range []hybridlimit.Limit{
 		{},
-		{Algorithm: 9, Rate: 1, Period: time.Second},
+		{Algorithm: hybridlimit.AlgConcurrent + 1, Rate: 1, Period: time.Second},
 		hybridlimit.PerSecond(-1),
 		{Algorithm: hybridlimit.AlgBlocked, Rate: 1},
 		hybridlimit.Concurrent(0),
@@ -90,7 +90,7 @@ func TestEveryValidLimitRoundTrips(t *testing.T) {
 	micros := rapid.OneOf(rapid.Int64Range(1, 1_000_000), rapid.Int64Range(1, 1<<52), rapid.Int64Range(1, math.MaxInt64/1000),
 		rapid.Map(rapid.Int64Range(1, 2_000_000), func(s int64) int64 { return s * 1_000_000 }))
 	rapid.Check(t, func(t *rapid.T) {
-		l := hybridlimit.Limit{Algorithm: hybridlimit.Algorithm(rapid.Uint8Range(0, 8).Draw(t, "algorithm"))}
+		l := hybridlimit.Limit{Algorithm: hybridlimit.Algorithm(rapid.Uint8Range(0, uint8(hybridlimit.AlgConcurrent)).Draw(t, "algorithm"))}
 		if l.Algorithm < hybridlimit.AlgUnlimited {
 			l.Rate = whole.Draw(t, "rate")
 			l.Period = time.Duration(micros.Draw(t, "period")) * time.Microsecond
@@ -104,6 +104,15 @@ func TestEveryValidLimitRoundTrips(t *testing.T) {
 		if l.Algorithm == hybridlimit.AlgConcurrent {
 			l.Rate = whole.Draw(t, "permits")
 		}
+		if l.Algorithm == hybridlimit.AlgCalendarWindow {
+			l.Burst = 0
+			l.Calendar.Unit = hybridlimit.CalendarUnit(rapid.Uint8Range(0, 6).Draw(t, "unit"))
+			l.Calendar.Anchor = rapid.OneOf(rapid.Just[uint16](0), rapid.Uint16Range(1, 32), rapid.Uint16Range(101, 1231)).Draw(t, "anchor")
+			if l.Calendar.Unit != hybridlimit.FromUse {
+				l.Period = 0
+				l.Calendar.Zone = rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+12", "Local"}).Draw(t, "zone")
+			}
+		}
 		if l.Validate() != nil {
 			return
 		}
@@ -114,10 +123,14 @@ func TestEveryValidLimitRoundTrips(t *testing.T) {
 func FuzzMarshalText(f *testing.F) {
 	f.Add(uint8(0), int64(100), int64(time.Second), int64(200))
 	f.Add(uint8(3), int64(1<<51), int64(1<<50*time.Microsecond), int64(0))
-	f.Add(uint8(7), int64(0), int64(0), int64(0))
-	f.Add(uint8(8), int64(1<<51), int64(0), int64(0))
+	f.Add(uint8(8), int64(0), int64(0), int64(0))
+	f.Add(uint8(9), int64(1<<51), int64(0), int64(0))
+	f.Add(uint8(6), int64(5), int64(0), int64(3|15<<8))
 	f.Fuzz(func(t *testing.T, algorithm uint8, rate, period, burst int64) {
 		l := hybridlimit.Limit{Algorithm: hybridlimit.Algorithm(algorithm), Rate: rate, Period: time.Duration(period), Burst: burst}
+		if l.Algorithm == hybridlimit.AlgCalendarWindow {
+			l.Burst, l.Calendar = 0, hybridlimit.Calendar{Unit: hybridlimit.CalendarUnit(burst), Anchor: uint16(burst >> 8)}
+		}
 		_, _, _ = l.String(), l.BurstSize(), l.TimeToFull() // none panics, valid or not
 		if l.Validate() == nil {
 			roundTrip(t, l)

@@ -26,6 +26,8 @@ const exactInt = 1 << 53
 //     Rate·Period is at most 2⁵¹ (26 062 a day, a million in 37 minutes). Beyond
 //     that, prev decreases in steps longer than 1 µs, up to one step late.
 //
+// A calendar window has a Calendar with a unit and a zone that this machine knows. Its Period and Burst must be 0.
+//
 // AlgConcurrent counts calls: Rate must be at most 2⁵¹, and Period and Burst must be 0. AlgUnlimited and AlgBlocked
 // have no arithmetic, and take no Rate, Period or Burst.
 func (l Limit) Validate() error {
@@ -57,6 +59,13 @@ func (l Limit) violations(bad *violations) {
 	if l.Rate < 1 {
 		bad.add("Limit.Rate", l.Rate, "must be at least 1")
 	}
+	if l.Algorithm == AlgCalendarWindow {
+		l.calendarViolations(bad)
+		return
+	}
+	if l.Calendar != (Calendar{}) {
+		bad.add("Limit.Calendar", fmt.Sprintf("%+v", l.Calendar), "must be zero: only a calendar window has one")
+	}
 	switch {
 	case l.Period < time.Microsecond:
 		bad.add("Limit.Period", l.Period, "must be at least 1µs")
@@ -78,8 +87,32 @@ func (l Limit) violations(bad *violations) {
 	}
 }
 
-// rateOnlyViolations are those of a limit without a period and a burst.
+// calendarViolations are those of a calendar window, except of a Rate below 1.
+func (l Limit) calendarViolations(bad *violations) {
+	if l.Rate > exactInt/4 {
+		bad.add("Limit.Rate", l.Rate, rateTooLarge)
+	}
+	switch {
+	case l.Calendar.Unit != FromUse:
+		if l.Period != 0 {
+			bad.add("Limit.Period", l.Period, "must be 0: the calendar has the period")
+		}
+	case l.Period < time.Second, l.Period%time.Second != 0:
+		bad.add("Limit.Period", l.Period, "must be whole seconds, at least 1s")
+	case l.Period/time.Microsecond > exactInt/8:
+		bad.add("Limit.Period", l.Period, periodTooLong)
+	}
+	if l.Burst != 0 {
+		bad.add("Limit.Burst", l.Burst, "must be 0: a window has no burst of its own")
+	}
+	l.Calendar.violations(bad)
+}
+
+// rateOnlyViolations are those of a limit without a period, a burst and a calendar.
 func (l Limit) rateOnlyViolations(bad *violations) {
+	if l.Calendar != (Calendar{}) {
+		bad.add("Limit.Calendar", fmt.Sprintf("%+v", l.Calendar), l.mustBeZero())
+	}
 	if l.Period != 0 {
 		bad.add("Limit.Period", l.Period, l.mustBeZero())
 	}
@@ -110,9 +143,11 @@ func (l Limit) countViolations(bad *violations) {
 		bad.add("Limit.Rate", l.Rate, rateTooLarge)
 	}
 	if l.Period/time.Microsecond > exactInt/8 {
-		bad.add("Limit.Period", l.Period, "must be at most 2⁵⁰ µs (35 years)")
+		bad.add("Limit.Period", l.Period, periodTooLong)
 	}
 }
+
+const periodTooLong = "must be at most 2⁵⁰ µs (35 years)"
 
 const rateTooLarge = "must be at most 2⁵¹ (2251799813685248)"
 

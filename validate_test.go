@@ -27,7 +27,7 @@ func TestValidate(t *testing.T) {
 		{hybridlimit.FixedWindow(5, time.Second), nil},
 		{hybridlimit.Limit{Algorithm: hybridlimit.AlgFixedWindow, Rate: 5, Period: time.Second, Burst: 5}, nil},
 		{hybridlimit.Limit{}, []string{"Limit.Rate", "Limit.Period"}},
-		{hybridlimit.Limit{Algorithm: 9, Rate: -1, Period: -1, Burst: -1}, []string{"Limit.Algorithm", "Limit.Rate", "Limit.Period", "Limit.Burst"}},
+		{hybridlimit.Limit{Algorithm: hybridlimit.AlgConcurrent + 1, Rate: -1, Period: -1, Burst: -1}, []string{"Limit.Algorithm", "Limit.Rate", "Limit.Period", "Limit.Burst"}},
 		{hybridlimit.TokenBucket(1, 999, 1), []string{"Limit.Period"}},
 		{hybridlimit.TokenBucket(1, 1001, 1), []string{"Limit.Period"}},
 		{hybridlimit.TokenBucket(1, time.Second, -1), []string{"Limit.Burst"}},

@@ -91,7 +91,7 @@ func TestNamesOfSourcesAndAlgorithms(t *testing.T) {
 	for a := range hybridlimit.AlgConcurrent + 2 {
 		got = append(got, a.String())
 	}
-	if s := strings.Join(got, ", "); s != "token bucket, leaky bucket, leaky queue, fixed window, sliding window, sliding log, unlimited, blocked, concurrent, Algorithm(9)" {
+	if s := strings.Join(got, ", "); s != "token bucket, leaky bucket, leaky queue, fixed window, sliding window, sliding log, calendar window, unlimited, blocked, concurrent, Algorithm(10)" {
 		t.Errorf("algorithms: %s", s)
 	}
 }
