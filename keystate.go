@@ -37,7 +37,7 @@ func (k KeyState) noun() string {
 	switch k.Limit.Algorithm {
 	case AlgLeakyQueue:
 		return "queue"
-	case AlgFixedWindow, AlgSlidingWindow:
+	case AlgFixedWindow, AlgSlidingWindow, AlgCalendarWindow:
 		return "window"
 	case AlgSlidingLog:
 		return "log"

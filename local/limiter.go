@@ -299,7 +299,7 @@ func (l *Limiter) Policy(key string) hybridlimit.Policy {
 	}
 	switch floor := l.floor(limit); {
 	case floor == 0:
-	case limit.Algorithm == hybridlimit.AlgFixedWindow || limit.Algorithm == hybridlimit.AlgSlidingWindow:
+	case limit.Algorithm == hybridlimit.AlgFixedWindow || limit.Algorithm == hybridlimit.AlgSlidingWindow || limit.Algorithm == hybridlimit.AlgCalendarWindow:
 		limit.Rate -= floor
 	default:
 		limit.Burst = limit.BurstSize() - floor

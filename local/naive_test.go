@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"math"
 	"math/big"
 	"testing"
 	"time"
@@ -36,6 +37,9 @@ func (o *naive) window(at time.Duration) (int64, *big.Rat) {
 // used returns the units that count at a time not before the last admission.
 func (o *naive) used(at time.Duration) *big.Rat {
 	sum, next := new(big.Rat), new(big.Rat)
+	if o.limit.Algorithm == hybridlimit.AlgCalendarWindow {
+		return ratio(o.usedInPeriod(at), 1)
+	}
 	now, f := o.window(at)
 	for _, a := range o.list {
 		n := ratio(a.n, 1)
@@ -68,6 +72,31 @@ func (o *naive) used(at time.Duration) *big.Rat {
 		}
 	}
 	return sum
+}
+
+// usedInPeriod returns the units of the period of a calendar, or of the period that began with the first use after the
+// last one.
+func (o *naive) usedInPeriod(at time.Duration) (units int64) {
+	begin, end := time.Duration(math.MinInt64), time.Duration(math.MinInt64)
+	if o.limit.Calendar.Unit != hybridlimit.FromUse {
+		from, until, err := o.limit.Calendar.Bounds(time.Unix(0, int64(o.epoch+at)))
+		if err != nil {
+			panic(err)
+		}
+		begin, end = time.Duration(from.UnixNano())-o.epoch, time.Duration(until.UnixNano())-o.epoch
+	}
+	for _, a := range o.list {
+		if o.limit.Calendar.Unit == hybridlimit.FromUse && a.at >= end {
+			begin, end, units = a.at, a.at+o.limit.Period, 0
+		}
+		if a.at >= begin {
+			units += a.n
+		}
+	}
+	if at >= end {
+		return 0
+	}
+	return units
 }
 
 func (o *naive) admits(at time.Duration, n int64) bool {
@@ -115,6 +144,7 @@ func (o *naive) judgeState(t *rapid.T, at time.Duration, res hybridlimit.Result)
 // listed are the algorithms that naive knows.
 var listed = []hybridlimit.Algorithm{
 	hybridlimit.AlgLeakyQueue, hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgSlidingLog,
+	hybridlimit.AlgCalendarWindow,
 }
 
 // anyStart draws a time at which a limiter is started.
@@ -190,8 +220,33 @@ func anyLimitOf(t *rapid.T, algorithm hybridlimit.Algorithm) hybridlimit.Limit {
 		if windowed(algorithm) {
 			limit.Burst = 0
 		}
+		if algorithm == hybridlimit.AlgCalendarWindow {
+			limit.Calendar = anyCalendar(t)
+			if limit.Calendar.Unit != hybridlimit.FromUse {
+				limit.Period = 0
+			}
+		}
 		return limit
 	}).Filter(func(l hybridlimit.Limit) bool { return check(l, Config{}) == nil }).Draw(t, "limit of")
+}
+
+// anyCalendar draws a calendar whose zones change their clocks, or skip a date.
+func anyCalendar(t *rapid.T) hybridlimit.Calendar {
+	c := hybridlimit.Calendar{Unit: rapid.SampledFrom([]hybridlimit.CalendarUnit{
+		hybridlimit.Day, hybridlimit.Day, hybridlimit.Week, hybridlimit.Month, hybridlimit.Year, hybridlimit.FromUse,
+	}).Draw(t, "unit")}
+	switch c.Unit {
+	case hybridlimit.Week:
+		c.Anchor = rapid.Uint16Range(0, 7).Draw(t, "weekday")
+	case hybridlimit.Month:
+		c.Anchor = rapid.Uint16Range(0, 31).Draw(t, "day")
+	case hybridlimit.Year:
+		c.Anchor = rapid.SampledFrom([]uint16{0, 101, 229, 401, 1231}).Draw(t, "date")
+	}
+	if c.Unit != hybridlimit.FromUse {
+		c.Zone = rapid.SampledFrom([]string{"", "Europe/Berlin", "America/Havana", "Pacific/Apia", "Asia/Kathmandu"}).Draw(t, "zone")
+	}
+	return c
 }
 
 func windowed(a hybridlimit.Algorithm) bool { return a >= hybridlimit.AlgFixedWindow }

@@ -26,7 +26,8 @@ type plan struct {
 
 	unit, refill int64 // queue: sub-units per unit, and sub-units served per ns
 
-	origin time.Duration // windows: shard time 0 in Unix time
+	origin  time.Duration // windows: shard time 0 in Unix time
+	fromUse bool          // windows: one begins with the first unit after the last one ended
 }
 
 // newPlan makes the plan of a limit that check has accepted. Limiters started at different times have the same windows,
@@ -35,19 +36,24 @@ func newPlan(limit hybridlimit.Limit, idle time.Duration, start time.Time) *plan
 	if static(limit.Algorithm) {
 		return &plan{limit: limit, burst: limit.BurstSize(), idle: idle}
 	}
-	a, b := limit.Rate, int64(limit.Period)
+	period := limit.Period
+	if period == 0 { // a calendar has the period: see window
+		period = limit.TimeToFull()
+	}
+	a, b := limit.Rate, int64(period)
 	for b != 0 {
 		a, b = b, a%b
 	}
 	p := &plan{
 		limit:     limit,
-		period:    limit.Period,
+		period:    period,
 		idle:      max(idle, fullAfter(limit)),
 		burst:     limit.BurstSize(),
-		perSecond: float64(limit.Rate) / limit.Period.Seconds(),
-		unit:      int64(limit.Period) / a,
+		perSecond: float64(limit.Rate) / period.Seconds(),
+		unit:      int64(period) / a,
 		refill:    limit.Rate / a,
 		origin:    time.Duration(start.UnixNano()),
+		fromUse:   limit.Calendar.Unit == hybridlimit.FromUse,
 	}
 	p.perUnit = float64(time.Second) / p.perSecond
 	p.slack = p.perSecond / float64(time.Second)
@@ -61,8 +67,11 @@ func newPlan(limit hybridlimit.Limit, idle time.Duration, start time.Time) *plan
 // fullAfter returns the time without a call after which a key is full. Units of a sliding window count in the next
 // window too.
 func fullAfter(limit hybridlimit.Limit) time.Duration {
-	if limit.Algorithm == hybridlimit.AlgSlidingWindow && limit.Period <= hybridlimit.Never/2 {
+	switch {
+	case limit.Algorithm == hybridlimit.AlgSlidingWindow && limit.Period <= hybridlimit.Never/2:
 		return 2 * limit.Period
+	case limit.Algorithm == hybridlimit.AlgCalendarWindow: // where a zone skips a date, a period is a day longer
+		return limit.TimeToFull() + 24*time.Hour
 	}
 	return limit.TimeToFull()
 }
@@ -79,6 +88,23 @@ func (p *plan) windowStart(now time.Duration) time.Duration {
 		into += p.period
 	}
 	return now - into
+}
+
+// window returns the window at now of a fixed window. Of one that begins with a use, it is the window that begins now.
+func (p *plan) window(now time.Duration) (start, end time.Duration) {
+	switch {
+	case p.fromUse:
+		return now, now + p.period
+	case p.limit.Calendar.Unit == 0:
+		start = p.windowStart(now)
+		return start, start + p.period
+	}
+	// The zone was found when the limit was checked.
+	begin, until, err := p.limit.Calendar.Bounds(time.Unix(0, int64(p.origin+now)))
+	if err != nil {
+		panic("local: a checked calendar has no bounds: " + err.Error())
+	}
+	return time.Duration(begin.UnixNano()) - p.origin, time.Duration(until.UnixNano()) - p.origin
 }
 
 // mulDiv returns ⌊a·b/c⌋ and the remainder, for 0 ≤ a ≤ c or 0 ≤ b ≤ c, and 0 < c. The product has 128 bits, the
@@ -104,7 +130,7 @@ func static(a hybridlimit.Algorithm) bool {
 }
 
 // offered reports whether newEntry knows the algorithm, or it needs no state.
-func offered(a hybridlimit.Algorithm) bool { return a <= hybridlimit.AlgSlidingLog || static(a) }
+func offered(a hybridlimit.Algorithm) bool { return a <= hybridlimit.AlgCalendarWindow || static(a) }
 
 // state is the usage of a key under one algorithm. Its methods are the arithmetic: the answer and the next state follow
 // from the state, the plan, now and n. None reads a clock, and now never decreases. n is from 1 to p.burst; charge and

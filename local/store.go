@@ -62,7 +62,7 @@ func newEntry(p, own *plan) *entry {
 	switch p.limit.Algorithm {
 	case hybridlimit.AlgLeakyQueue:
 		e = keep(queue{})
-	case hybridlimit.AlgFixedWindow:
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgCalendarWindow:
 		e = keep(fixed{})
 	case hybridlimit.AlgSlidingWindow:
 		e = keep(sliding{})

@@ -38,7 +38,7 @@ func (g *giver) ReturnTaken(ctx context.Context, key string, n, at, _ int64, _ b
 func (p *jointKey) taken() hybridlimit.Taken {
 	var at time.Duration
 	switch m := p.entry.state.mark(p.plan, p.at); p.plan.limit.Algorithm {
-	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingLog:
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgCalendarWindow, hybridlimit.AlgSlidingLog:
 		at = m.until
 	case hybridlimit.AlgSlidingWindow:
 		at = max(1, m.at)

@@ -2,13 +2,14 @@ package local
 
 import "time"
 
-// fixed is the state of a fixed window: the units used in the window that ends at end. The zero value is an unused key.
+// fixed is the state of a fixed or calendar window: the units used in the window that ends at end. The zero value is an
+// unused key.
 // Windows are aligned to Unix time at the limiter's start and counted from there by the monotonic clock, so that
 // setting the wall clock makes no window longer or shorter.
 //
 // When the period changes, the current window keeps its end.
 type fixed struct {
-	end  time.Duration
+	end  time.Duration // of a window that begins with a use: 0 until then
 	used int64
 	owed int64 // debt: charged beyond the window, and counted in the next
 }
@@ -17,12 +18,32 @@ func (w *fixed) advance(p *plan, now time.Duration) {
 	if now < w.end {
 		return
 	}
-	start := p.windowStart(now)
+	if p.fromUse {
+		w.advanceFromUse(p, now)
+		return
+	}
+	start, end := p.window(now)
 	w.used = 0
 	if start <= w.end { // the next window
 		w.used = w.owed
 	}
-	w.end, w.owed = start+p.period, 0
+	w.end, w.owed = end, 0
+}
+
+// advanceFromUse ends a window. The next one begins at once if a debt counts in it, and else with a use: see open.
+func (w *fixed) advanceFromUse(p *plan, now time.Duration) {
+	if next := w.end + p.period; w.owed > 0 && now < next {
+		w.end, w.used, w.owed = next, w.owed, 0
+		return
+	}
+	*w = fixed{}
+}
+
+// open is called before units are used.
+func (w *fixed) open(p *plan, now time.Duration) {
+	if w.end == 0 && p.fromUse {
+		w.end = now + p.period
+	}
 }
 
 func (w *fixed) room(p *plan) int64 { return max(0, p.burst-w.used-w.owed) }
@@ -31,6 +52,7 @@ func (w *fixed) take(p *plan, now time.Duration, n int64, _ time.Duration) booki
 	if n > w.room(p) {
 		return booking{}
 	}
+	w.open(p, now)
 	w.used += n
 	return booking{ok: true}
 }
@@ -45,7 +67,8 @@ func (w *fixed) look(p *plan, now time.Duration, n int64) look {
 		l.retry = left
 	}
 	if w.owed > 0 {
-		l.reset = p.windowStart(w.end) + p.period - now
+		_, end := p.window(w.end)
+		l.reset = end - now
 		if n > p.burst-w.owed {
 			l.retry = l.reset
 		}
@@ -55,6 +78,7 @@ func (w *fixed) look(p *plan, now time.Duration, n int64) look {
 
 // charge fills this window, then the next one.
 func (w *fixed) charge(p *plan, now time.Duration, n int64) {
+	w.open(p, now)
 	here := min(n, max(0, p.burst-w.used))
 	w.used += here
 	w.owed = max(w.owed, min(w.owed+min(n-here, p.burst), p.burst))
@@ -65,6 +89,9 @@ func (w *fixed) refund(p *plan, now time.Duration, n int64) float64 {
 	w.owed -= later
 	here := min(n-later, w.used)
 	w.used -= here
+	if p.fromUse && w.used == 0 && w.owed == 0 { // no unit is used: the next one begins a window
+		*w = fixed{}
+	}
 	return float64(later + here)
 }
 
