@@ -43,7 +43,7 @@ func (d *differ) plain(op wire.Op) algo.Op {
 func (d *differ) own(op *wire.Op) {
 	op.Key = "own-" + op.Key
 	if limit, ok := d.home[op.Key]; ok && d.rng.IntN(50) > 0 {
-		op.Limit = limit
+		op.Limit, op.Span = limit, d.span(limit)
 	}
 	d.home[op.Key] = op.Limit
 }

@@ -34,7 +34,7 @@ func (c cell) apply(op wire.Op, now int64) (next cell, ans algo.Answer, dirty bo
 		next.log, ans, dirty = l.Apply(c.log, op.Op, now)
 		return next, ans, dirty, l.TTL(next.log, now)
 	}
-	l := algo.LimitOf(op.Limit)
+	l := op.Algo()
 	next.state, ans, dirty = l.Apply(c.state, op.Op, now)
 	return next, ans, dirty, l.TTL(next.state, now)
 }
@@ -224,7 +224,11 @@ func (d *differ) round() {
 			if want.Gen != 0 {
 				d.held[op.Key] = append(d.held[op.Key], booked{want.Gen, op.Keep + want.Lease})
 			}
-			d.seen[op.Key] = append(d.seen[op.Key], wire.View{Level: want.Level, Prev: want.Refill, Next: next.state.Next, At: d.now, Born: want.Born})
+			prev := want.Refill
+			if op.Limit.Algorithm == hybridlimit.AlgCalendarWindow { // which has another meaning
+				prev = 0
+			}
+			d.seen[op.Key] = append(d.seen[op.Key], wire.View{Level: want.Level, Prev: prev, Next: next.state.Next, At: d.now, Born: want.Born})
 		}
 	}
 	d.ops += len(ops)
@@ -235,7 +239,7 @@ func (d *differ) round() {
 // allOrNothing turns ops into ops that only ask, with one limit per key. It returns for each
 // op the wait until it and the earlier ops on its key would fit; nil if all fit.
 func (d *differ) allOrNothing(ops []wire.Op) ([]wire.Op, []int64) {
-	limits, want := map[string]hybridlimit.Limit{}, map[string]int64{}
+	limits, want, spans := map[string]hybridlimit.Limit{}, map[string]int64{}, map[string]algo.Span{}
 	waits, refused := make([]int64, len(ops)), false
 	for i, op := range ops {
 		limit, ok := limits[op.Key]
@@ -243,7 +247,12 @@ func (d *differ) allOrNothing(ops []wire.Op) ([]wire.Op, []int64) {
 			limit = op.Limit
 			limits[op.Key] = limit
 		}
-		ops[i] = wire.Op{Key: op.Key, Limit: limit, Op: algo.Op{Asks: op.Asks, ID: op.ID}}
+		span, ok := spans[op.Key]
+		if !ok {
+			span = d.span(limit)
+			spans[op.Key] = span
+		}
+		ops[i] = wire.Op{Key: op.Key, Limit: limit, Span: span, Op: algo.Op{Asks: op.Asks, ID: op.ID}}
 		for _, n := range op.Asks {
 			want[op.Key] += n
 		}
@@ -251,7 +260,7 @@ func (d *differ) allOrNothing(ops []wire.Op) ([]wire.Op, []int64) {
 		if want[op.Key] == 0 {
 			continue
 		}
-		probe := wire.Op{Limit: limit, Op: algo.Op{Asks: []int64{want[op.Key]}}}
+		probe := wire.Op{Limit: limit, Span: span, Op: algo.Op{Asks: []int64{want[op.Key]}}}
 		if _, ans, _, _ := d.model[op.Key].apply(probe, d.now); ans.Granted == 0 {
 			waits[i], refused = ans.Retry, true
 		}
@@ -283,6 +292,8 @@ func (d *differ) note(c cell, op wire.Op, a algo.Answer, next cell) {
 		"void view": other && op.View.At <= s.Reset,
 		"dropped":   a.Dropped, "late": op.Owed > 0 && op.Win == n.Win-1, "carried": n.Kind == algo.KindFixed && n.Prev*n.Period > n.Prev && n.Cur > 0 && a.Granted == 0,
 		"leased ahead": op.Ahead && a.Lease > 0 && n.Next > 0, "returned ahead": op.Back > 0 && !a.Refused && n.Next < s.Next && op.Gen > n.Win, "begun with leases": s.Next > 0 && n.Win == s.Win+1 && n.Cur >= s.Next,
+		"closed": op.Limit.Algorithm == hybridlimit.AlgCalendarWindow && a.Ends == 0, "another begin": calendar(s, n) && n.Win > s.Win && n.Win < s.Win+s.Period/1e6,
+		"another end": calendar(s, n) && n.Win == s.Win && n.Period != s.Period, "earlier begin": calendar(s, n) && n.Win < s.Win,
 		"of the next window": a.Retry > a.Ends && a.Retry != algo.Never, "fading": a.Refill > 0, "another kind": c.another(op.Limit),
 	} {
 		if is {
@@ -394,7 +405,7 @@ func (d *differ) op() wire.Op {
 	if d.rng.IntN(20) == 0 { // sometimes a process does not know the change
 		limit = d.limits[d.rng.IntN(len(d.limits))]
 	}
-	op := wire.Op{Key: key, Limit: limit}
+	op := wire.Op{Key: key, Limit: limit, Span: d.span(limit)}
 	burst := limit.BurstSize()
 	if d.rng.IntN(8) == 0 {
 		op.Owed = d.cost(burst)
@@ -441,12 +452,18 @@ func (d *differ) seldom(op *wire.Op, burst int64) {
 	if d.rng.IntN(10) == 0 {
 		op.Used, op.UsedBy = d.rng.Int64N(1+burst+d.rng.Int64N(1+burst)), d.rng.Int64N(2)*max(1, d.now+d.rng.Int64N(4)-1)
 	}
-	period := int64(op.Limit.Period / time.Microsecond)
-	window := func() int64 { return max(0, d.now/period+1-d.rng.Int64N(4)) }
+	period := max(1, int64(op.Limit.Period/time.Microsecond))
+	calendar := op.Limit.Algorithm == hybridlimit.AlgCalendarWindow
+	window := func() int64 {
+		if calendar {
+			return d.period(op)
+		}
+		return max(0, d.now/period+1-d.rng.Int64N(4))
+	}
 	if d.rng.IntN(3) == 0 {
 		op.Win = window()
 	}
-	if kind := algo.KindOf(op.Limit.Algorithm); (kind == algo.KindFixed || kind == algo.KindSliding) && d.rng.IntN(6) == 0 {
+	if kind := algo.KindOf(op.Limit.Algorithm); (kind == algo.KindFixed || kind == algo.KindSliding || calendar) && d.rng.IntN(6) == 0 {
 		op.Back, op.Gen = d.cost(burst), window()+d.rng.Int64N(2)
 	}
 	op.Ahead = op.Div > 0 && d.rng.IntN(2) == 0
@@ -456,7 +473,7 @@ func (d *differ) seldom(op *wire.Op, burst int64) {
 		if log := d.model[op.Key].log; len(log) > 0 {
 			op.RefundAt = log[d.rng.IntN(len(log))].At
 		}
-	case kind == algo.KindFixed || kind == algo.KindSliding:
+	case kind == algo.KindFixed || kind == algo.KindSliding || calendar:
 		op.RefundAt = window()
 	default:
 		op.RefundAt = max(0, d.now+d.rng.Int64N(1+2*period)-period)

@@ -57,33 +57,34 @@ return out
 
 // Sources holds the .lua files by name.
 var Sources = map[string]string{
-	"plain.lua":       plainSource,
-	"short.lua":       shortSource,
-	"common.lua":      commonSource,
-	"bucket.lua":      bucketSource,
-	"lease.lua":       leaseSource,
-	"windowbooks.lua": windowBooksSource,
-	"windowlease.lua": windowLeaseSource,
-	"window.lua":      windowSource,
-	"log.lua":         logSource,
-	"codec.lua":       codecSource,
-	"batch.lua":       batchSource,
-	"history.lua":     historySource,
-	"main.lua":        mainSource,
-	"groups.lua":      groupsSource,
-	"members.lua":     membersSource,
-	"fleet.lua":       fleetSource,
-	"changed.lua":     changedSource,
-	"switch.lua":      switchSource,
-	"fleetlimit.lua":  fleetLimitSource,
-	"wanted.lua":      wantedSource,
-	"paused.lua":      pausedSource,
-	"keylimits.lua":   keyLimitsSource,
-	"setkeys.lua":     setKeysSource,
-	"settings.lua":    settingsSource,
-	"setswitch.lua":   setSwitchSource,
-	"setlimit.lua":    setLimitSource,
-	"permits.lua":     permitsSource,
+	"plain.lua":          plainSource,
+	"short.lua":          shortSource,
+	"common.lua":         commonSource,
+	"bucket.lua":         bucketSource,
+	"lease.lua":          leaseSource,
+	"windowbooks.lua":    windowBooksSource,
+	"windowlease.lua":    windowLeaseSource,
+	"window.lua":         windowSource,
+	"windowcalendar.lua": windowCalendarSource,
+	"log.lua":            logSource,
+	"codec.lua":          codecSource,
+	"batch.lua":          batchSource,
+	"history.lua":        historySource,
+	"main.lua":           mainSource,
+	"groups.lua":         groupsSource,
+	"members.lua":        membersSource,
+	"fleet.lua":          fleetSource,
+	"changed.lua":        changedSource,
+	"switch.lua":         switchSource,
+	"fleetlimit.lua":     fleetLimitSource,
+	"wanted.lua":         wantedSource,
+	"paused.lua":         pausedSource,
+	"keylimits.lua":      keyLimitsSource,
+	"setkeys.lua":        setKeysSource,
+	"settings.lua":       settingsSource,
+	"setswitch.lua":      setSwitchSource,
+	"setlimit.lua":       setLimitSource,
+	"permits.lua":        permitsSource,
 }
 
 // EncodeState returns the text in which Redis keeps a state.
@@ -94,14 +95,18 @@ func EncodeState(s algo.State) string {
 			text += fmt.Sprintf(" %s%x", letter, n)
 		}
 	}
-	if s.Kind == algo.KindFixed || s.Kind == algo.KindSliding {
-		text = fmt.Sprintf("1%c%x %x %x %x %x %x", s.Kind.Letter(), s.Period, s.Win, s.Cur, s.Prev, s.Born, s.Since)
+	if s.Kind == algo.KindFixed || s.Kind == algo.KindSliding || s.Kind == algo.KindCalendar {
+		step, each := s.Period, int64(1)
+		if s.Kind == algo.KindCalendar {
+			step, each = 1e6, 1e6
+		}
+		text = fmt.Sprintf("1%c%x %x %x %x %x %x", s.Kind.Letter(), s.Period/each, s.Win, s.Cur, s.Prev, s.Born, s.Since)
 		field("l", s.Late, 0)
 		field("n", s.Next, 0)
 		field("d", s.Debt, 0)
 		field("c", s.Carry, 0)
 		if s.Reset > 0 {
-			text += fmt.Sprintf(" z%x", s.Reset-s.Win*s.Period)
+			text += fmt.Sprintf(" z%x", s.Reset-s.Win*step)
 		}
 		return text + s.More
 	}

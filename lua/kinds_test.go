@@ -67,6 +67,10 @@ var kindRuns = []kindRun{
 		"dropped", "late", "fading", "of the next window", "leased ahead", "returned ahead", "begun with leases", "all", "nothing", "left", "leased above a floor",
 	})},
 	{"log", diffWindows(hybridlimit.SlidingLog), []string{"granted", "refused", "never", "debt", "floor", "refunded", "reset", "frozen", "refunded of a call", "all", "nothing"}},
+	{"calendar", diffCalendars, []string{
+		"granted", "leased", "refused", "never", "debt", "floor", "other life", "rolled back", "refunded", "observed", "too old", "reset", "void view", "returned", "not returned",
+		"dropped", "leased ahead", "returned ahead", "all", "nothing", "left", "leased above a floor", "closed", "another begin", "another end", "earlier begin",
+	}},
 	{"mixed", slices.Concat(diffLimits[:4], diffQueues[:3], diffWindows(hybridlimit.FixedWindow)[:3],
-		diffWindows(hybridlimit.SlidingWindow)[:3], diffWindows(hybridlimit.SlidingLog)[:3]), []string{"another kind", "all", "nothing"}},
+		diffWindows(hybridlimit.SlidingWindow)[:3], diffWindows(hybridlimit.SlidingLog)[:3], diffCalendars[:3]), []string{"another kind", "all", "nothing"}},
 }

@@ -24,6 +24,8 @@ var (
 	windowBooksSource string
 	//go:embed windowlease.lua
 	windowLeaseSource string
+	//go:embed windowcalendar.lua
+	windowCalendarSource string
 	//go:embed log.lua
 	logSource string
 	//go:embed codec.lua
@@ -70,7 +72,7 @@ var (
 
 	batchDefinitions = codecSource + batchSource + makerOf(
 		algorithm{"bq", bucketSource + leaseSource},
-		algorithm{"fs", windowSource + windowBooksSource + windowLeaseSource},
+		algorithm{"fsmu", windowSource + windowBooksSource + windowLeaseSource + windowCalendarSource},
 		algorithm{"l", logSource},
 	)
 	historyLibrary = commonSource + logSource + historySource

@@ -1,8 +1,11 @@
--- Windows of two counters: fixed (f), sliding (s), aligned to Redis's clock.
+-- Windows of two counters: fixed (f), sliding (s), aligned to Redis's clock; and
+-- windows of a calendar (m): windowcalendar.lua.
 -- State:   "1f<period> <win> <cur> <prev> <born> <since>[ <letter><number> ...]"
---          in hexadecimal; 1s for a sliding one
---          period µs of a window of the limit that wrote the state
---          win    number of the current window: Redis time / period
+--          in hexadecimal; 1s for a sliding one, 1m for one of a calendar
+--          period µs of a window of the limit that wrote the state; 1m: s of the
+--                 current window
+--          win    number of the current window: Redis time / period; 1m: s of Redis
+--                 time at which it begins
 --          cur    units counted in it; of a fixed window with the carried units
 --          prev   units counted in the window before
 --          born   µs of Redis time at creation
@@ -22,30 +25,33 @@
 --          many as the window has ticks.
 -- Expiry:  end of the next window, because late units still change it; if the
 --          next window begins with units, end of the window after that; + 1 s (the
---          longest lease) + 1 s (the longest freeze)
+--          longest lease) + 1 s (the longest freeze). The next window of a calendar
+--          counts as half longer
 -- Source:  Cloudflare has described the two counters; the carry is ours. The Go
 --          twin, line for line and with the reasons, is internal/algo:
 --          window.go, fixed.go, sliding.go.
 
 local window_fields = {c = 'carry', d = 'debt', l = 'late', n = 'next', z = 'reset'}
 
-local function window_read(raw, kind)
+local function window_read(raw, lim)
   local letter, period, win, cur, prev, born, since, tail =
-    match(raw or '', '^1([fs])(%x+) (%x+) (%x+) (%x+) (%x+) (%x+)(.*)$')
-  if letter ~= kind then return nil end
+    match(raw or '', '^1([fsm])(%x+) (%x+) (%x+) (%x+) (%x+) (%x+)(.*)$')
+  if letter ~= lim.kind then return nil end
   local s = {
     period = hex(period), win = hex(win), cur = hex(cur), prev = hex(prev),
     born = hex(born), since = hex(since), reset = 0, late = 0, next = 0, debt = 0, carry = 0,
     lim = false, dirty = false, more = '',
   }
-  if s.period < 1 or s.born < 1 or max(s.cur, s.prev, s.born, s.since) > EXACT or s.period > EXACT / 2 or s.period * s.win > EXACT then
+  s.period = s.period * lim.each
+  local step = lim.roll and lim.step or s.period
+  if s.period < 1 or s.born < 1 or max(s.cur, s.prev, s.born, s.since) > EXACT or s.period > EXACT / 2 or step * s.win > EXACT then
     return nil
   end
   if tail == '' then return s end
   local f = read_fields(tail, window_fields)
   if not f then return nil end
   if f.reset then
-    s.reset = s.win * s.period + f.reset
+    s.reset = s.win * step + f.reset
     if f.reset < 0 or s.reset > EXACT then return nil end
   end
   s.late, s.next, s.debt, s.carry, s.more = f.late or 0, f.next or 0, f.debt or 0, f.carry or 0, f.more
@@ -91,6 +97,7 @@ end
 
 -- window_roll brings a state to the window of now.
 local function window_roll(s, lim, step, now)
+  if lim.roll then return lim.roll(s, lim, now) end
   local win = floor(now / step)
   for _ = 1, 3 do -- the fourth window back no longer counts
     if s.win < win then window_shift(s, lim, s.win + 1) end
@@ -126,7 +133,7 @@ end
 local function window_again(s, lim, now)
   local most = window_most(lim)
   s.cur, s.prev, s.next = min(s.cur, most), min(s.prev, most), min(s.next, lim.rate)
-  if s.period ~= lim.period then
+  if s.period ~= lim.period and not lim.roll then
     window_convert(s, lim, now)
     s.cur = min(s.cur, most)
   end
@@ -135,12 +142,14 @@ local function window_again(s, lim, now)
 end
 
 local function window_load(raw, lim, now)
-  local s = window_read(raw, lim.kind)
+  local s = window_read(raw, lim)
   if not s then
-    return {
-      period = lim.period, win = floor(now / lim.period), cur = 0, prev = 0, born = now, since = 0, reset = 0, late = 0,
+    s = {
+      period = lim.period, win = lim.opens and lim.opens(lim, now) or floor(now / lim.step), cur = 0, prev = 0, born = now, since = 0, reset = 0, late = 0,
       next = 0, debt = 0, carry = 0, lim = lim, dirty = false, more = '', fresh = true,
     }
+    if lim.roll then lim.roll(s, lim, now) end
+    return s
   end
   window_again(s, lim, now)
   return s
@@ -170,19 +179,21 @@ local function window_low(lim, op) return op.floor and min(op.floor, floor(lim.r
 
 local function window_retry(s, lim, n, now)
   if n > lim.rate then return NEVER end
+  if s.closed then return 1 end
   local at = window_clock(s, lim.step, now)
   return thaw((lim.kind == 's' and sliding_retry or fixed_retry)(s, lim, n, at), at - now)
 end
 
 local function window_write(key, s, lim, now)
-  local text = format('1%s%x %x %x %x %x %x', lim.kind, s.period, s.win, s.cur, s.prev, s.born, s.since)
+  local text = format('1%s%x %x %x %x %x %x', lim.kind, s.period / lim.each, s.win, s.cur, s.prev, s.born, s.since)
   if s.late ~= 0 and window_has(s, lim, s.born) then text = text .. ' l' .. hexed(s.late) end
   if s.next > 0 then text = text .. format(' n%x', s.next) end
   if s.debt > 0 then text = text .. format(' d%x', s.debt) end
   if s.carry > 0 then text = text .. format(' c%x', s.carry) end
   if s.reset > 0 then text = text .. format(' z%x', s.reset - s.win * lim.step) end
-  local last = window_end(s, lim) + s.period
-  if s.debt + s.next > 0 then last = last + s.period end
-  local ttl = ceil((last - window_clock(s, lim.step, now)) / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000
+  local follows = lim.roll and 1.5 * s.period or s.period
+  local last = window_end(s, lim) + follows
+  if s.debt + s.next > 0 then last = last + follows end
+  local ttl = ceil(max(last - window_clock(s, lim.step, now), 0) / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000
   store(key, text .. s.more, ttl)
 end

@@ -46,7 +46,7 @@ end
 
 -- window_ahead sizes a lease of the next window.
 local function window_ahead(s, lim, op, at)
-  if op.div == 0 or op.demand == 0 or lim.period < AHEAD_PERIOD or window_has(s, lim, s.born) then return 0 end
+  if op.div == 0 or op.demand == 0 or lim.period < AHEAD_PERIOD or lim.use or window_has(s, lim, s.born) then return 0 end
   local room, share = window_busy(lim) - s.debt - s.next - window_low(lim, op), window_share(lim, op)
   if lim.kind == 's' then
     room = room + lim.rate - window_busy(lim) - window_rest(s, lim, at) - floor(lim.rate / 16) - s.cur
@@ -78,12 +78,12 @@ local function window_apply(s, lim, op, now)
   end
   if (op.used or 0) > 0 then window_observe(s, lim, op.used, at) end
   local low = window_low(lim, op)
-  local granted, refused, free = serve(op, max(floor(max(window_level(s, lim, at), 0) / lim.unit) - low, 0))
-  local ends, took, lease = window_end(s, lim) - now, granted, 0
+  local granted, refused, free = serve(op, s.closed and 0 or max(floor(max(window_level(s, lim, at), 0) / lim.unit) - low, 0))
+  local ends, took, lease = s.closed and 0 or window_end(s, lim) - now, granted, 0
   local life = ends >= MIN_LEASE and ends or 0
   if op.ahead then
     s.cur = s.cur + granted
-    lease = window_ahead(s, lim, op, at)
+    lease = s.closed and 0 or window_ahead(s, lim, op, at)
     if lease > 0 then
       s.next, s.since, s.dirty, life = s.next + lease, min(s.since + lease, EXACT), true, -ahead
     end
@@ -94,6 +94,7 @@ local function window_apply(s, lim, op, now)
   end
   if took > 0 then s.since, s.dirty = min(s.since + took, EXACT), true end
   if back > 0 and stays then lease = -1 - lease end
+  if lim.roll and not window_has(s, lim, s.born) then s.late = 0 end -- the next op of the batch may name an earlier window
   return dropped and -1 - granted or granted, lease, life, window_retry(s, lim, max(refused, 1) + low, now), 0
 end
 
@@ -102,12 +103,13 @@ kinds.f = {
     if rate < 1 or period < 1 or tick < 1 or period > EXACT / 2 then return nil end
     local unit = letter == 's' and ceil(period / tick) or 1
     if rate >= EXACT or letter == 's' and 2 * rate * unit > EXACT then return nil end
-    return {kind = letter, rate = rate, period = period, step = period, tick = tick, unit = unit, cap = rate * unit}
+    return {kind = letter, rate = rate, period = period, step = period, each = 1, tick = tick, unit = unit, cap = rate * unit}
   end,
   load = window_load, again = window_again, apply = window_apply, retry = window_retry, write = window_write,
   tell = function(s, lim, now)
+    local ends = s.closed and 0 or window_end(s, lim) - now
     return window_level(s, lim, window_clock(s, lim.step, now)), lim.cap - s.next * lim.unit,
-      lim.kind == 's' and floor(s.prev / lim.tick) or 0, window_end(s, lim) - now
+      lim.kind == 's' and floor(s.prev / lim.tick) or lim.roll and s.win or 0, ends
   end,
 }
 kinds.s = kinds.f

@@ -7,15 +7,16 @@ type Kind uint8
 
 // The kinds. The zero value is the bucket.
 const (
-	KindBucket  Kind = iota // token bucket, and leaky bucket as a meter: bucket.go
-	KindQueue               // leaky queue: queue.go
-	KindFixed               // fixed window: fixed.go
-	KindSliding             // sliding window of two counters: sliding.go
-	KindLog                 // sliding log: log.go
+	KindBucket   Kind = iota // token bucket, and leaky bucket as a meter: bucket.go
+	KindQueue                // leaky queue: queue.go
+	KindFixed                // fixed window: fixed.go
+	KindSliding              // sliding window of two counters: sliding.go
+	KindLog                  // sliding log: log.go
+	KindCalendar             // window of a calendar: calendar.go
 )
 
 // Letter returns the letter of the kind in the text of a limit and of a state.
-func (k Kind) Letter() byte { return "bqfsl"[k] }
+func (k Kind) Letter() byte { return "bqfslm"[k] }
 
 // KindOf returns the kind of an algorithm.
 func KindOf(a hybridlimit.Algorithm) Kind {
@@ -28,6 +29,8 @@ func KindOf(a hybridlimit.Algorithm) Kind {
 		return KindSliding
 	case hybridlimit.AlgSlidingLog:
 		return KindLog
+	case hybridlimit.AlgCalendarWindow:
+		return KindCalendar
 	}
 	return KindBucket
 }
@@ -42,14 +45,16 @@ type Limit struct {
 // LimitOf converts a valid limit. For a sliding log, see LogOf.
 func LimitOf(l hybridlimit.Limit) Limit {
 	switch k := KindOf(l.Algorithm); k {
-	case KindFixed, KindSliding:
+	case KindFixed, KindSliding, KindCalendar:
 		return Limit{Kind: k, Window: WindowOf(l)}
 	default:
 		return Limit{Kind: k, Bucket: BucketOf(l)}
 	}
 }
 
-func (l Limit) window() bool { return l.Kind == KindFixed || l.Kind == KindSliding }
+func (l Limit) window() bool {
+	return l.Kind == KindFixed || l.Kind == KindSliding || l.Kind == KindCalendar
+}
 
 // Apply runs op at now and reports whether the state must be written. A state with Born 0 is that of an unused key.
 func (l Limit) Apply(s State, op Op, now int64) (State, Answer, bool) {

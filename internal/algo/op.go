@@ -43,7 +43,7 @@ type State struct {
 	// For a window:
 
 	Period int64 // µs of a window when the state was written
-	Win    int64 // number of the current window: Redis time / Period
+	Win    int64 // number of the current window: see Window.Begin
 	Cur    int64 // units counted in it; of a fixed window with the carried units
 	Prev   int64 // units counted in the one before
 	Next   int64 // units leased of the one after, with which it begins
@@ -161,8 +161,8 @@ type Answer struct {
 	Retry   int64 // µs until the first refused ask can succeed (Never above the burst), else until one unit is there; with Div: until the sender's next poll
 	Born    int64 // State.Born; 0 if no state was needed
 	Cap     int64 // sub-units to which the bucket refills, with the present ledger; of a window: sub-units that the next window has, less its leased ones
-	Refill  int64 // of a window: sub-units that come back each µs until Ends
-	Ends    int64 // of a window: µs until its end; of a log: until it is empty; else 0
+	Refill  int64 // of a sliding window: sub-units that come back each µs until Ends; of a calendar window: the number of the state's window
+	Ends    int64 // of a window: µs until its end, 0 if a calendar window of the sender is not that of Redis's clock; of a log: until it is empty; else 0
 	Dropped bool  // Owed was of a window before the last and is not counted
 	Refused bool  // Back was not taken back: it came too late, or Redis may have taken it before
 	Gen     int64 // not 0: the ledger holds the lease and Keep, in this generation; of a window: the number of the window of the lease, which is the next one

@@ -18,7 +18,7 @@ type Scale struct {
 func ScaleOf(l hybridlimit.Limit) Scale {
 	s := Scale{Kind: KindOf(l.Algorithm)}
 	switch s.Kind {
-	case KindFixed, KindSliding:
+	case KindFixed, KindSliding, KindCalendar:
 		s.Window = WindowOf(l)
 		s.Bucket = Bucket{Unit: s.Window.Unit, Refill: 1, Cap: s.Window.Cap}
 	case KindLog:
@@ -77,7 +77,7 @@ func (s Scale) Reset(a Answer) int64 {
 		return s.Whole().Reset(a)
 	}
 	switch s.Kind {
-	case KindFixed:
+	case KindFixed, KindCalendar:
 		if a.Level >= s.Bucket.Cap {
 			return 0
 		}
@@ -123,6 +123,8 @@ func (s Scale) Cancel(a Answer, now int64) Op {
 func (s Scale) Back(a Answer, now int64) Op {
 	op := Op{Refund: a.Granted}
 	switch s.Kind {
+	case KindCalendar:
+		op.RefundAt = a.Refill
 	case KindFixed, KindSliding:
 		op.RefundAt = s.Window.Number(now+a.Ends) - 1
 	case KindLog:

@@ -18,17 +18,31 @@ type Window struct {
 	Tick    int64 // µs
 	Unit    int64 // sub-units per unit
 	Cap     int64 // sub-units of Rate
+
+	// For a window of a calendar, which counts like a fixed one: calendar.go. Period is that of the sender's window.
+	Calendar bool
+	FromUse  bool     // a window begins with the first unit after the last one
+	Win      int64    // number of the sender's window; 0: it names none
+	Follows  int64    // µs: the length of the next window, as the sender computes it
+	periods  *periods // nil for FromUse
 }
 
 // WindowOf converts a valid limit.
 func WindowOf(l hybridlimit.Limit) Window {
 	w := Window{Rate: l.Rate, Period: int64(l.Period / time.Microsecond), Tick: 1, Unit: 1}
-	w.Step = w.Period
+	w.Step, w.Follows = w.Period, w.Period
 	if l.Algorithm == hybridlimit.AlgSlidingWindow {
 		w.Sliding = true
 		// Two windows of twice the Rate stay in the exact range.
 		w.Tick = ceilDiv(w.Period, max(exact/4/w.Rate, 1))
 		w.Unit = ceilDiv(w.Period, w.Tick)
+	}
+	if l.Algorithm == hybridlimit.AlgCalendarWindow {
+		w.Calendar, w.Step, w.FromUse = true, second, l.Calendar.Unit == hybridlimit.FromUse
+		if !w.FromUse { // about the longest; At has the period of a time
+			w.Period, w.periods = int64((l.TimeToFull()+24*time.Hour)/time.Microsecond), periodsOf(l.Calendar)
+		}
+		w.Follows = w.Period
 	}
 	w.Cap = w.Rate * w.Unit
 	return w
@@ -37,14 +51,22 @@ func WindowOf(l hybridlimit.Limit) Window {
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 func (w Window) kind() Kind {
-	if w.Sliding {
+	switch {
+	case w.Sliding:
 		return KindSliding
+	case w.Calendar:
+		return KindCalendar
 	}
 	return KindFixed
 }
 
 // Number returns the number of the window of a Redis time.
-func (w Window) Number(at int64) int64 { return at / w.Step }
+func (w Window) Number(at int64) int64 {
+	if w.periods != nil {
+		return w.periods.at(at).begin / second
+	}
+	return at / w.Step
+}
 
 // Begin returns the µs of Redis time at which a window begins.
 func (w Window) Begin(win int64) int64 { return win * w.Step }
@@ -67,9 +89,9 @@ func (w Window) clock(s State, now int64) int64 { return max(now, w.Begin(s.Win)
 // Load advances a state to now and converts it to this window.
 func (w Window) Load(s State, now int64) State {
 	if s.Born == 0 || s.Kind != w.kind() {
-		return State{Kind: w.kind(), Born: now, Period: w.Period, Win: w.Number(now)}
+		return State{Kind: w.kind(), Born: now, Period: w.Period, Win: w.opens(now)}
 	}
-	if s.Period != w.Period {
+	if s.Period != w.Period && !w.Calendar {
 		s = w.convert(s, now)
 	}
 	s.Cur, s.Prev, s.Next = min(s.Cur, w.most()), min(s.Prev, w.most()), min(s.Next, w.Rate)
@@ -81,19 +103,29 @@ func (w Window) Load(s State, now int64) State {
 // roll advances a state to the window of now. If the clock stepped back by more than ClockSlack, the state moves with
 // it: starting anew would forgive used units.
 func (w Window) roll(s State, now int64) State {
-	win := w.Number(now)
-	for i := 0; s.Win < win && i < 3; i++ { // the fourth window back no longer counts
-		debt := min(s.Debt, max(s.Cur-w.Rate, 0))
-		s.Cur, s.Prev, s.Next, s.Carry, s.Win = debt+s.Next, s.Cur, 0, debt, s.Win+1
-		s.Debt = min(debt, max(s.Cur-w.Rate, 0))
-	}
-	if s.Win < win || w.Begin(s.Win)-now > ClockSlack {
-		s.Win = win
+	if w.Calendar {
+		s = w.rollCalendar(s, now)
+	} else {
+		win := now / w.Step
+		for i := 0; s.Win < win && i < 3; i++ { // the fourth window back no longer counts
+			s = w.shift(s, s.Win+1)
+		}
+		if s.Win < win || w.Begin(s.Win)-now > ClockSlack {
+			s.Win = win
+		}
 	}
 	if s.Reset < w.Begin(s.Win) {
 		s.Reset = 0 // views of an earlier window are void
 	}
 	return w.settled(s)
+}
+
+// shift begins the window with a number after the state's. Units above Rate are carried into it.
+func (w Window) shift(s State, win int64) State {
+	debt := min(s.Debt, max(s.Cur-w.Rate, 0))
+	s.Cur, s.Prev, s.Next, s.Carry, s.Win = debt+s.Next, s.Cur, 0, debt, win
+	s.Debt = min(debt, max(s.Cur-w.Rate, 0))
+	return s
 }
 
 // settled returns a state without Late, after the window of Born is over.
@@ -136,7 +168,7 @@ func (w Window) convert(s State, now int64) State {
 			used++ // two roundings may have gone down
 		}
 	}
-	s.Period, s.Win, s.Cur, s.Prev, s.Next, s.Carry = w.Period, w.Number(now), used, 0, 0, 0
+	s.Period, s.Win, s.Cur, s.Prev, s.Next, s.Carry = w.Period, now/w.Step, used, 0, 0, 0
 	return s
 }
 
@@ -181,6 +213,10 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 
 	dirty = w.observe(&s, op.used(now), at) || dirty
 	free, refused := max(w.Level(s, at)/w.Unit-w.low(op.Floor), 0), int64(0)
+	closed := w.closed(&s, now, !written)
+	if closed {
+		free = 0
+	}
 	for _, n := range op.Asks {
 		switch {
 		case n < 1:
@@ -196,15 +232,18 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 			refused = n
 		}
 	}
-	ans.Ends = w.end(&s) - now
+	if ans.Ends = w.end(&s) - now; closed {
+		ans.Ends = 0
+	}
 	took := ans.Granted
 	if ans.Ends >= MinLease {
 		ans.Life = ans.Ends
 	}
 	switch {
 	case op.Ahead:
-		s.Cur += took
-		w.leaseAhead(&s, op, &ans, at)
+		if s.Cur += took; !closed {
+			w.leaseAhead(&s, op, &ans, at)
+		}
 		dirty = dirty || ans.Lease > 0
 	case refused == 0:
 		ans.Lease = min(w.wants(&s, op, ans.Life, free, at), free)
@@ -220,9 +259,14 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	if w.Sliding {
 		ans.Refill = s.Prev / w.Tick
 	}
+	if w.Calendar {
+		ans.Refill = s.Win
+	}
 	ans.Retry = w.retry(s, max(refused, 1)+w.low(op.Floor), at)
 	if ans.Retry < Never {
-		ans.Retry = thaw(ans.Retry, at-now)
+		if ans.Retry = thaw(ans.Retry, at-now); closed {
+			ans.Retry = 1
+		}
 	}
 	if dirty || written {
 		ans.Born = s.Born
@@ -389,9 +433,13 @@ func (w Window) retry(s State, n, at int64) int64 {
 // units still change it, and one window longer if the next window begins with units. It adds the longest lease and
 // freeze.
 func (w Window) TTL(s State, now int64) int64 {
-	last := w.end(&s) + s.Period
-	if s.Debt+s.Next > 0 {
-		last += s.Period
+	next := s.Period
+	if w.Calendar { // it may be longer
+		next += s.Period / 2
 	}
-	return ceilDiv(last-w.clock(s, now), 1000) + (MaxLease+ClockSlack)/1000
+	last := w.end(&s) + next
+	if s.Debt+s.Next > 0 {
+		last += next
+	}
+	return ceilDiv(max(last-w.clock(s, now), 0), 1000) + (MaxLease+ClockSlack)/1000
 }

@@ -88,7 +88,7 @@ func (w Window) rest(s *State, at int64) int64 {
 // leaseAhead sizes a lease of the next window, and takes it. No process gets more than its share, because others would
 // be refused the units that it does not use.
 func (w Window) leaseAhead(s *State, op Op, ans *Answer, at int64) {
-	if op.Div <= 0 || op.Demand <= 0 || w.Period < AheadPeriod || w.has(s, s.Born) {
+	if op.Div <= 0 || op.Demand <= 0 || w.Period < AheadPeriod || w.FromUse || w.has(s, s.Born) {
 		return
 	}
 	room, share := w.busy()-s.Debt-s.Next-w.low(op.Floor), w.share(op)

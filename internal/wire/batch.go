@@ -24,8 +24,18 @@ type Answer = algo.Answer
 type Op struct {
 	Key   string            // full Redis key, from lua.Names.State
 	Limit hybridlimit.Limit // sent with each op, since processes may have different limits for a while
+	Span  algo.Span         // of a calendar window: the sender's; zero of FromUse: the sender knows none
 	algo.Op
 }
+
+// counted is a limit as an op sends it.
+type counted struct {
+	limit hybridlimit.Limit
+	span  algo.Span
+}
+
+// Algo returns the limit of the op, with the sender's window.
+func (op *Op) Algo() algo.Limit { return algo.LimitOf(op.Limit).In(op.Span) }
 
 // Envelope makes Redis apply a batch once, however often it is sent.
 type Envelope struct {
@@ -64,8 +74,8 @@ func encode(env Envelope, ops []Op, flag string) (keys []string, argv []string) 
 	if env.Seq > 0 {
 		keys = append(keys, env.Key, env.Epoch)
 	}
-	limits := make([]hybridlimit.Limit, 0, 1)
-	index := func(l hybridlimit.Limit) int {
+	limits := make([]counted, 0, 1)
+	index := func(l counted) int {
 		for i, have := range limits {
 			if have == l {
 				return i + 1
@@ -78,7 +88,7 @@ func encode(env Envelope, ops []Op, flag string) (keys []string, argv []string) 
 	buf := make([]byte, 0, 96)
 	for i, op := range ops {
 		keys = append(keys, op.Key)
-		buf = appendOp(buf[:0], index(op.Limit), op.Op)
+		buf = appendOp(buf[:0], index(counted{op.Limit, op.Span}), op.Op)
 		texts[i] = string(buf)
 	}
 	argv = make([]string, 0, 1+len(limits)+len(ops))
@@ -90,8 +100,12 @@ func encode(env Envelope, ops []Op, flag string) (keys []string, argv []string) 
 	return keys, append(argv, texts...)
 }
 
-func appendLimit(buf []byte, l hybridlimit.Limit) []byte {
+func appendLimit(buf []byte, c counted) []byte {
+	l := c.limit
 	kind := algo.KindOf(l.Algorithm)
+	if kind == algo.KindCalendar {
+		return appendCalendar(buf, algo.WindowOf(l).In(c.span))
+	}
 	buf = append(buf, kind.Letter())
 	switch kind {
 	case algo.KindFixed, algo.KindSliding:
@@ -104,6 +118,15 @@ func appendLimit(buf []byte, l hybridlimit.Limit) []byte {
 		b := algo.BucketOf(l)
 		return appendInts(buf, b.Unit, b.Refill, b.Cap)
 	}
+}
+
+// appendCalendar appends a calendar window as the sender computes it.
+func appendCalendar(buf []byte, w algo.Window) []byte {
+	s := w.Span()
+	if w.FromUse {
+		return appendInts(append(buf, 'u'), w.Rate, s.Begin, s.Length)
+	}
+	return appendInts(append(buf, algo.KindCalendar.Letter()), w.Rate, s.Begin, s.Begin+s.Length)
 }
 
 func appendOp(buf []byte, limit int, op algo.Op) []byte {

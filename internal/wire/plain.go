@@ -19,7 +19,8 @@ const mostPlain = 1 << 52
 
 // Plain reports whether an op only asks, for whole asks, under a limit whose kind has the short form.
 func (op *Op) Plain() bool {
-	return op.AsksByView() && op.plainView() && op.wholeAsks() && op.Limit.Algorithm != hybridlimit.AlgSlidingLog
+	return op.AsksByView() && op.plainView() && op.wholeAsks() &&
+		op.Limit.Algorithm != hybridlimit.AlgSlidingLog && op.Limit.Algorithm != hybridlimit.AlgCalendarWindow
 }
 
 // wholeAsks reports whether the asks of an op have a place in a text.

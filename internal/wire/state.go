@@ -18,11 +18,10 @@ func DecodeState(text string) (State, bool) {
 	if len(text) < 2 || text[0] != '1' {
 		return State{}, false
 	}
-	kind := strings.IndexByte("bqfs", text[1])
-	if kind < 0 {
+	k, ok := kindOf(text[1])
+	if !ok {
 		return State{}, false
 	}
-	k := algo.Kind(kind)
 	signed, fixed := k == algo.KindBucket || k == algo.KindQueue, 5
 	if !signed {
 		fixed = 6
@@ -47,6 +46,16 @@ func DecodeState(text string) (State, bool) {
 		return bucketState(k, v, f)
 	}
 	return windowState(k, v, f)
+}
+
+// kindOf returns the kind of a state by its letter.
+func kindOf(letter byte) (algo.Kind, bool) {
+	for _, k := range []algo.Kind{algo.KindBucket, algo.KindQueue, algo.KindFixed, algo.KindSliding, algo.KindCalendar} {
+		if k.Letter() == letter {
+			return k, true
+		}
+	}
+	return 0, false
 }
 
 // maxTail is the length of the longest tail of fields of a state, in bytes.
@@ -139,12 +148,17 @@ func windowState(k algo.Kind, v []int64, f fields) (State, bool) {
 		Kind: k, Period: v[0], Win: v[1], Cur: v[2], Prev: v[3], Born: v[4], Since: v[5], Late: f.known['l'], Next: f.known['n'],
 		Debt: f.known['d'], Carry: f.known['c'], More: f.more("cdlnz"),
 	}
+	step := s.Period
+	if k == algo.KindCalendar { // in s, so that a number is one too
+		step = 1_000_000
+		s.Period *= step
+	}
 	if !within(1, s.Period, s.Born) || !within(0, v...) || !within(0, s.Debt, s.Carry) || !within(-1<<53, s.Late) ||
-		s.Next < 0 || s.Period > 1<<52 || s.Win > 1<<53/s.Period {
+		s.Next < 0 || s.Period > 1<<52 || s.Win > 1<<53/step {
 		return State{}, false
 	}
 	if reset, marked := f.known['z']; marked {
-		if s.Reset = s.Win*s.Period + reset; !within(0, reset, s.Reset) {
+		if s.Reset = s.Win*step + reset; !within(0, reset, s.Reset) {
 			return State{}, false
 		}
 	}

@@ -1,0 +1,162 @@
+package algo
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// A calendar window counts like a fixed window, in periods of a calendar. The process computes the bounds of its
+// period, and sends them with each op. Redis compares them with its clock and with the state. So no script knows a time
+// zone. The number of a window is the second of Redis's clock at which it begins.
+//
+// Senders may disagree: their zone data or limits differ, or their clocks do. Redis then decides which window counts:
+//
+//  1. Without a state: the sender's, if it contains Redis's time.
+//  2. The later begin, if the sender's window contains Redis's time. Units above Rate are carried.
+//  3. If they begin together: the sender's end.
+//  4. If the state's window is over, and the sender's does not contain Redis's time: nothing is granted, and the sender
+//     computes its window again.
+//
+// The answer tells the number and the end, so a sender of an earlier begin takes them over.
+//
+// A window from the first use needs no calendar: a new one begins at the op that finds the last one over, or without a
+// unit. Its bounds never overlap those of another one, so of two windows the earlier one counts: the later one began
+// because Redis had lost a state.
+
+// Span is a window that a sender names: its begin and its length, in s. The zero Span names none.
+type Span struct{ Begin, Length int64 }
+
+// second is the Step of a calendar window, in µs.
+const second = 1_000_000
+
+// In returns the limit of an op whose sender names a window. It has no effect on other kinds.
+func (l Limit) In(s Span) Limit {
+	l.Window = l.Window.In(s)
+	return l
+}
+
+// In is Limit.In.
+func (w Window) In(s Span) Window {
+	if w.Calendar && s != (Span{}) {
+		w.Win, w.Period = s.Begin, s.Length*second
+	}
+	return w
+}
+
+// At returns the window with the bounds at a Redis time. It is for windows of WindowOf: other ones stay as they are.
+func (w Window) At(now int64) Window {
+	if w.periods != nil {
+		p := w.periods.at(now)
+		w.Win, w.Period, w.Follows = p.begin/second, p.end-p.begin, p.after-p.end
+	}
+	return w
+}
+
+// Span returns the window of a sender; zero for other kinds than a calendar window.
+func (w Window) Span() Span {
+	if !w.Calendar {
+		return Span{}
+	}
+	return Span{w.Win, w.Period / second}
+}
+
+// mine reports whether the sender's window contains a time.
+func (w Window) mine(at int64) bool {
+	return w.Win > 0 && at >= w.Begin(w.Win) && at < w.Begin(w.Win)+w.Period
+}
+
+// opens returns the number of the first window of a key.
+func (w Window) opens(now int64) int64 {
+	switch {
+	case !w.Calendar, w.FromUse && !w.mine(now):
+		return now / w.Step
+	}
+	return w.Win
+}
+
+// rollCalendar is roll for a calendar window.
+func (w Window) rollCalendar(s State, now int64) State {
+	over, ahead := now >= w.end(&s), w.Begin(s.Win)-now > ClockSlack
+	switch mine := w.mine(now); {
+	case w.FromUse && over:
+		s = w.shiftTo(s, w.opens(now))
+	case w.FromUse && (ahead || mine && w.Win < s.Win || s.Cur+s.Next == 0 && !mine):
+		s.Win, s.Period = w.opens(now), w.Period
+	case w.FromUse || !mine:
+	case w.Win > s.Win:
+		s = w.shiftTo(s, w.Win)
+	case w.Win == s.Win || over || ahead:
+		s.Win, s.Period = w.Win, w.Period
+	}
+	return s
+}
+
+// shiftTo begins the sender's window with a number after the state's.
+func (w Window) shiftTo(s State, win int64) State {
+	last := 2*(win-s.Win) <= 3*(w.Period/w.Step)
+	s = w.shift(s, win)
+	if s.Period = w.Period; !last {
+		s = w.shift(w.shift(s, win), win)
+	}
+	return s
+}
+
+// closed reports whether nothing can be granted, because neither the state's window nor the sender's is that of Redis's
+// clock. fresh: there was no state.
+func (w Window) closed(s *State, now int64, fresh bool) bool {
+	if !w.Calendar || w.FromUse {
+		return false
+	}
+	early := w.Begin(s.Win) - now
+	return now >= w.end(s) || early > 0 && (fresh || early > ClockSlack)
+}
+
+// periods finds the periods of a calendar. It remembers the last one: on the common path, it compares twice.
+type periods struct {
+	of   hybridlimit.Calendar
+	last atomic.Pointer[period]
+}
+
+// period is a period in µs since the Unix epoch. after is the end of the next one.
+type period struct{ begin, end, after int64 }
+
+func (p *periods) at(now int64) period {
+	if last := p.last.Load(); last != nil && now >= last.begin && now < last.end {
+		return *last
+	}
+	found := p.bounds(now)
+	found.after = p.bounds(found.end).end
+	p.last.Store(&found)
+	return found
+}
+
+func (p *periods) bounds(now int64) period {
+	begin, end, err := p.of.Bounds(time.UnixMicro(now))
+	if err != nil { // of a limit that was never checked
+		panic("algo: a calendar without bounds: " + err.Error())
+	}
+	return period{begin: begin.UnixMicro(), end: end.UnixMicro()}
+}
+
+// known has the periods of calendars, which limits of several keys share. maxKnown bounds their number.
+var (
+	known      sync.Map
+	knownCount atomic.Int64
+)
+
+const maxKnown = 4096
+
+func periodsOf(c hybridlimit.Calendar) *periods {
+	if p, ok := known.Load(c); ok {
+		return p.(*periods)
+	}
+	p := &periods{of: c}
+	if knownCount.Add(1) > maxKnown {
+		return p
+	}
+	shared, _ := known.LoadOrStore(c, p)
+	return shared.(*periods)
+}
