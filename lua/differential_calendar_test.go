@@ -33,6 +33,9 @@ func calendar(states ...algo.State) bool {
 // span draws the window of a sender: mostly that of its calendar at the present time. Sometimes its clock or its zone
 // data are wrong, or it has the calendar of another limit.
 func (d *differ) span(l hybridlimit.Limit) algo.Span {
+	if l.Algorithm != hybridlimit.AlgCalendarWindow {
+		return algo.Span{}
+	}
 	at := d.now
 	switch d.rng.IntN(8) {
 	case 0:
@@ -40,10 +43,7 @@ func (d *differ) span(l hybridlimit.Limit) algo.Span {
 	case 1:
 		at += d.rng.Int64N(4*86_400_000_000) - 2*86_400_000_000
 	}
-	switch {
-	case l.Algorithm != hybridlimit.AlgCalendarWindow:
-		return algo.Span{}
-	case l.Calendar.Unit == hybridlimit.FromUse:
+	if l.Calendar.Unit == hybridlimit.FromUse {
 		if d.rng.IntN(2) == 0 {
 			return algo.Span{}
 		}
