@@ -88,7 +88,7 @@ func (c *connection) resetKey(ctx context.Context, t target, limit hybridlimit.L
 
 // kindOf returns the kind of algorithm that wrote a state.
 func kindOf(s wire.State) string {
-	return map[byte]string{'b': "bucket", 'q': "queue", 'f': "fixed window", 's': "sliding window", 'l': "log"}[s.Kind.Letter()]
+	return map[byte]string{'b': "bucket", 'q': "queue", 'f': "fixed window", 's': "sliding window", 'l': "log", 'm': "calendar window"}[s.Kind.Letter()]
 }
 
 // kindFor returns the kind of an algorithm.
@@ -96,6 +96,7 @@ func kindFor(a hybridlimit.Algorithm) string {
 	return cmp.Or(map[hybridlimit.Algorithm]string{
 		hybridlimit.AlgLeakyQueue: "queue", hybridlimit.AlgFixedWindow: "fixed window",
 		hybridlimit.AlgSlidingWindow: "sliding window", hybridlimit.AlgSlidingLog: "log",
+		hybridlimit.AlgCalendarWindow: "calendar window",
 	}[a], "bucket")
 }
 

@@ -141,6 +141,9 @@ func (a *Account) Return() { a.leaving = a.returnable()+a.ahead.units > 0 }
 // WindowEnds returns the earliest time (ns) at which the window of the view may be over; 0: not known, or no window.
 func (a *Account) WindowEnds() int64 { return a.view.ends }
 
+// ViewWindow returns the number of the window of the view; 0: not known, or no window.
+func (a *Account) ViewWindow() int64 { return a.view.window }
+
 // Unstick makes no answer of Redis due, unless a sync is in flight. Call it when Redis is not asked any more.
 func (a *Account) Unstick() {
 	if !a.frozen {

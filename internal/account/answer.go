@@ -16,6 +16,10 @@ type Answer struct {
 	each    int64 // of a queue: ns for one unit, under the limit that the op had
 }
 
+// closed reports whether a calendar window of the op was not that of Redis's clock, so that Redis has granted nothing.
+// The next op has another one.
+func (ans *Answer) closed(sent *Plan) bool { return sent.Window.Calendar && ans.Ends == 0 }
+
 // Receive books the answer to the op in flight and decides the waiting calls. It returns the decided calls, each with
 // its Verdict, and the urgency of the key's next sync. Call Begin before it. p is the key's plan, which may have
 // changed since the op was sent.
@@ -68,7 +72,7 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 		case delays[i] < 0:
 			v = a.unserved(c, p, w, now)
 			next = max(next, v.Sync)
-			if v.Action == Ask && carried && !a.reclaims(c, []int64{w.N}) { // an op returns the units of one window
+			if v.Action == Ask && carried && !ans.closed(sent) && !a.reclaims(c, []int64{w.N}) { // an op returns the units of one window
 				v = a.refuse(c, sent, level, w.N, now)
 			}
 		}
@@ -148,6 +152,9 @@ func (a *Account) see(c *Conditions, ans Answer, now int64) {
 		// The number is that of the window that ends at that time. After a step back of Redis's clock, RedisNow may be
 		// in an earlier window.
 		a.view.window = c.Window.Number(ans.RedisNow+ans.Ends) - 1
+		if c.Window.Calendar { // Redis tells it
+			a.view.window, a.view.refill = ans.Refill, 0
+		}
 	}
 	a.lowerAgain(c, now)
 }
@@ -170,7 +177,7 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 	if c.windowed() && ans.Gen != 0 {
 		gone = a.keepAhead(c, ans, now)
 		ans.Life = 0
-		if ans.Gen == a.view.window+1 { // the granted units are of the answer's window
+		if ans.Gen > a.view.window { // the granted units are of the answer's window
 			ans.Life = ans.Ends
 		}
 		ans.Lease, ans.Gen = 0, 0

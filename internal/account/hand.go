@@ -1,6 +1,10 @@
 package account
 
-import "github.com/hybridlimit/hybridlimit"
+import (
+	"cmp"
+
+	"github.com/hybridlimit/hybridlimit"
+)
 
 func (a *Account) use(units, now int64) {
 	if units > 0 {
@@ -125,7 +129,11 @@ func (a *Account) keep(l lease) (lost int64) {
 // sent again, the current one. The lease begins when that window has begun for certain, and ends before it may be over.
 // It returns the units that are lost.
 func (a *Account) keepAhead(c *Conditions, ans Answer, now int64) (lost int64) {
-	period, later := c.Window.Period*1000, ans.Gen-a.view.window
+	period, later := c.Window.Period*1000, cmp.Compare(ans.Gen, a.view.window)
+	next := period
+	if c.Window.Win <= a.view.window { // of the two, only windows of a calendar differ
+		next = c.Window.Follows * 1000
+	}
 	// Credit that was spent while the answer was on its way counts in this window. Redis has leased the units beside a
 	// count without it (rules 3 and 33), so as many are not used.
 	var net int64
@@ -135,8 +143,14 @@ func (a *Account) keepAhead(c *Conditions, ans Answer, now int64) (lost int64) {
 	lost = a.ahead.units + net // the first, if Redis's clock stepped back
 	a.ahead = ahead{
 		units: ans.Lease - net,
-		begin: now + ans.Ends*1000 + (later-1)*period,
-		end:   ans.Sent + ans.Ends*1000 + later*period - 2*c.Tick,
+		begin: now + ans.Ends*1000 - period,
+		end:   ans.Sent + ans.Ends*1000 - 2*c.Tick,
+	}
+	switch later {
+	case 1:
+		a.ahead.begin, a.ahead.end = a.ahead.begin+period, a.ahead.end+next
+	case -1: // it is over
+		a.ahead.begin, a.ahead.end = a.ahead.begin-period, a.ahead.end-period
 	}
 	a.askedAhead = ans.Gen
 	return lost

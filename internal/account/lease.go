@@ -126,7 +126,7 @@ const aheadSpan = int64(1e9)
 // aheadAt returns the time (ns) at which a sync must be sent for a lease of the next window; 0: at no time. It is in
 // the last quarter of the window, at another moment in each process: otherwise all processes would ask at once.
 func (a *Account) aheadAt(c *Conditions, now int64) int64 {
-	if !c.windowed() || !c.hasLeases() || c.Broken || a.frozen || c.Window.Period < algo.AheadPeriod {
+	if !c.windowed() || c.Window.FromUse || !c.hasLeases() || c.Broken || a.frozen || c.Window.Period < algo.AheadPeriod {
 		return 0
 	}
 	h := a.here(now)

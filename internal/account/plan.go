@@ -107,8 +107,12 @@ type Fallback struct {
 // floor. It leaves no part of the last unit: otherwise small shares would admit nothing of the class.
 func (p *Plan) Fallback(kind fallback.Kind, least, n int64) Fallback {
 	burst := p.Burst + p.Floor
+	period := float64(p.Limit.Period)
+	if p.Window.Calendar {
+		period = float64(p.Limit.TimeToFull())
+	}
 	f := Fallback{Window: p.Window.Period * 1000, Size: fallback.Size{
-		Kind: kind, Burst: burst, PerNs: float64(p.Limit.Rate) / float64(p.Limit.Period),
+		Kind: kind, Burst: burst, PerNs: float64(p.Limit.Rate) / period,
 	}}
 	switch {
 	case p.Window.Period > 0:
@@ -128,7 +132,8 @@ func (p *Plan) Fallback(kind fallback.Kind, least, n int64) Fallback {
 
 // sameWindows reports whether Redis counts two limits in the same windows.
 func sameWindows(old, p *Plan) bool {
-	return old.Kind == p.Kind && old.Window.Period == p.Window.Period && p.Window.Period > 0 && !Static(old.Limit) && !Static(p.Limit)
+	same := old.Kind == p.Kind && old.Window.Period == p.Window.Period && old.Limit.Calendar == p.Limit.Calendar
+	return same && p.Window.Period > 0 && !Static(old.Limit) && !Static(p.Limit)
 }
 
 // anotherCount reports whether Redis counts the units of two plans apart, so a view of one says nothing about the

@@ -218,6 +218,20 @@ func (a *Account) seen(c *Conditions) algo.View {
 	}
 }
 
+// Span returns the window that an op names, of a calendar window: the process's, or, of one from the first use, that of
+// the view, while it lasts.
+func (a *Account) Span(c *Conditions, now int64) algo.Span {
+	switch {
+	case !c.Window.FromUse:
+		return c.Window.Span()
+	case !a.view.known() || !a.fresh(now):
+		return algo.Span{}
+	}
+	begin := c.Window.Begin(a.view.window)
+	end := a.view.redisAt + (a.view.ends-a.view.sent)/1000
+	return algo.Span{Begin: a.view.window, Length: (end - begin) / c.Window.Step}
+}
+
 // told returns the view as Redis gets it back.
 func (a *Account) told(c *Conditions) algo.View {
 	v := a.seen(c)

@@ -55,6 +55,18 @@ func (w Window) At(now int64) Window {
 	return w
 }
 
+// Ends returns the end of the window at a Redis time; 0: a window from the first use, whose end only Redis knows.
+func (w Window) Ends(now int64) int64 {
+	switch {
+	case w.FromUse:
+		return 0
+	case w.Calendar:
+		w = w.At(now)
+		return w.Begin(w.Win) + w.Period
+	}
+	return now - now%w.Period + w.Period
+}
+
 // Span returns the window of a sender; zero for other kinds than a calendar window.
 func (w Window) Span() Span {
 	if !w.Calendar {

@@ -81,7 +81,11 @@ func (s Scale) Reset(a Answer) int64 {
 		if a.Level >= s.Bucket.Cap {
 			return 0
 		}
-		return a.Ends + ceilDiv(max(-a.Level, 0), s.Window.Rate)*s.Window.Period
+		w := s.Window
+		if s.Kind == KindCalendar {
+			w = w.At(w.Begin(a.Refill))
+		}
+		return a.Ends + ceilDiv(max(-a.Level, 0), w.Rate)*w.Follows
 	case KindLog:
 		return a.Ends
 	case KindSliding:

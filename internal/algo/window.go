@@ -60,10 +60,13 @@ func (w Window) kind() Kind {
 	return KindFixed
 }
 
-// Number returns the number of the window of a Redis time.
+// Number returns the number of the window of a Redis time. Of a window from the first use it is not known: 0.
 func (w Window) Number(at int64) int64 {
-	if w.periods != nil {
+	switch {
+	case w.periods != nil:
 		return w.periods.at(at).begin / second
+	case w.FromUse:
+		return 0
 	}
 	return at / w.Step
 }

@@ -1,6 +1,7 @@
 package ratelimitheader
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"time"
@@ -77,7 +78,7 @@ func (it *Item) Effective(remaining int64, reset time.Duration) int64 {
 	var t float64
 	switch {
 	case windowed(l.Algorithm):
-		t = max(min(float64(reset), float64(l.Period)), float64(r)*each)
+		t = max(min(float64(reset), float64(cmp.Or(l.Period, l.TimeToFull()))), float64(r)*each)
 	case r == 0:
 		t = float64(reset) - float64(it.Quota-1)*each
 	default:
@@ -89,7 +90,8 @@ func (it *Item) Effective(remaining int64, reset time.Duration) int64 {
 
 // windowed reports whether an algorithm counts units in windows.
 func windowed(a hybridlimit.Algorithm) bool {
-	return a == hybridlimit.AlgFixedWindow || a == hybridlimit.AlgSlidingWindow || a == hybridlimit.AlgSlidingLog
+	return a == hybridlimit.AlgFixedWindow || a == hybridlimit.AlgSlidingWindow || a == hybridlimit.AlgSlidingLog ||
+		a == hybridlimit.AlgCalendarWindow
 }
 
 // Seconds rounds up to whole seconds.

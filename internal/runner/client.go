@@ -18,6 +18,7 @@ import (
 type memory struct {
 	dials dials
 	loads *loads
+	ahead lead // of Redis's clock
 }
 
 func newMemory() *memory { return &memory{loads: newLoads()} }

@@ -186,15 +186,15 @@ func (g *Gather) carryHere(s *slot, m *message) {
 }
 
 func (g *Gather) batch(m *message, ops []wire.Op) (wire.Reply, error) {
-	var keys []string
-	var argv []any
+	run := func(keys []string, argv []any, ops []wire.Op) (wire.Reply, error) {
+		return g.runner.batch(m, keys, argv, ops, func(reply wire.Reply) error { return reply.Check(wire.Envelope{}, ops) })
+	}
 	if op := &ops[0]; len(ops) == 1 && g.texts.keeps(op) {
 		m.oneKey[0] = op.Key
-		keys, argv = m.oneKey[:], g.texts.of(op)
-	} else {
-		var texts []string
-		keys, texts = wire.EncodeBatch(wire.Envelope{}, ops)
-		argv = boxed(texts)
+		return run(m.oneKey[:], g.texts.of(op), ops)
 	}
-	return g.runner.batch(m, keys, argv, ops, func(reply wire.Reply) error { return reply.Check(wire.Envelope{}, ops) })
+	return g.runner.inPeriods(m, ops, func(ops []wire.Op) (wire.Reply, error) {
+		keys, texts := wire.EncodeBatch(wire.Envelope{}, ops)
+		return run(keys, boxed(texts), ops)
+	})
 }

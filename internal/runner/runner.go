@@ -115,8 +115,14 @@ func (r *Runner) Batch(ctx context.Context, env wire.Envelope, ops []wire.Op) (w
 		return wire.Reply{}, hybridlimit.ErrClosed
 	}
 	defer r.calls.Done()
-	keys, argv := wire.EncodeBatch(env, ops)
-	return r.batch(ctx, keys, boxed(argv), ops, func(reply wire.Reply) error { return reply.Check(env, ops) })
+	run := func(ops []wire.Op) (wire.Reply, error) {
+		keys, argv := wire.EncodeBatch(env, ops)
+		return r.batch(ctx, keys, boxed(argv), ops, func(reply wire.Reply) error { return reply.Check(env, ops) })
+	}
+	if env.Seq > 0 { // it may be sent again, and then it must be the same
+		return run(ops)
+	}
+	return r.inPeriods(ctx, ops, run)
 }
 
 // batch runs encoded ops, and checks the reply. Call it only between Begin and Done.
@@ -140,15 +146,19 @@ func (r *Runner) batch(
 // BatchWithin is Batch without an envelope, for use between Begin and Done. So a call that has begun can still give its
 // units back after Close.
 func (r *Runner) BatchWithin(ctx context.Context, ops []wire.Op) error {
-	keys, argv := wire.EncodeBatch(wire.Envelope{}, ops)
-	_, err := r.batch(ctx, keys, boxed(argv), ops, func(reply wire.Reply) error { return reply.Check(wire.Envelope{}, ops) })
+	_, err := r.inPeriods(ctx, ops, func(ops []wire.Op) (wire.Reply, error) {
+		keys, argv := wire.EncodeBatch(wire.Envelope{}, ops)
+		return r.batch(ctx, keys, boxed(argv), ops, func(reply wire.Reply) error { return reply.Check(wire.Envelope{}, ops) })
+	})
 	return err
 }
 
 // All runs ops in one slot. Redis grants all of their asks, or none. Call it only between Begin and Done.
 func (r *Runner) All(ctx context.Context, ops []wire.Op) (wire.Reply, error) {
-	keys, argv := wire.EncodeAll(ops)
-	return r.batch(ctx, keys, boxed(argv), ops, func(reply wire.Reply) error { return reply.CheckAll(ops) })
+	return r.inPeriods(ctx, ops, func(ops []wire.Op) (wire.Reply, error) {
+		keys, argv := wire.EncodeAll(ops)
+		return r.batch(ctx, keys, boxed(argv), ops, func(reply wire.Reply) error { return reply.CheckAll(ops) })
+	})
 }
 
 // send runs a script, or the function of the same effect. Call it only between Begin and Done.

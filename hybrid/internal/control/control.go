@@ -177,7 +177,7 @@ func (v *View) OfClass(limit hybridlimit.Limit) hybridlimit.Limit {
 	}
 	switch floor := v.NewPlan(limit).Floor; {
 	case floor == 0:
-	case limit.Algorithm == hybridlimit.AlgFixedWindow || limit.Algorithm == hybridlimit.AlgSlidingWindow:
+	case limit.Algorithm == hybridlimit.AlgFixedWindow || limit.Algorithm == hybridlimit.AlgSlidingWindow || limit.Algorithm == hybridlimit.AlgCalendarWindow:
 		limit.Rate -= floor
 	default:
 		limit.Burst = limit.BurstSize() - floor

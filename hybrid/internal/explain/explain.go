@@ -63,7 +63,8 @@ func Of(t *keys.Terms, at keys.Place, key string, retryIn func(tag int) int64) *
 	x.Conditions = t.Conditions(x.Plan, x.Now)
 	x.Conditions.Broken = t.Alone(at.Tag)
 	f := &x.Conditions.Fallback
-	f.Ends = t.Clocks.WindowEnd(at.Tag, x.Conditions.Window.Period, x.Now)
+	x.Conditions.Window = t.WindowAt(at.Tag, x.Plan, x.Now)
+	f.Ends = t.WindowEnd(at.Tag, x.Conditions.Window, x.Now)
 	f.Share = t.Shares.Copy(key, f.Size, x.Now)
 	x.paused = t.PausedFor(key, x.Now)
 	x.crowded = !x.Known && t.Crowded(key, x.Now)

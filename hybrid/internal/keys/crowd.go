@@ -47,7 +47,7 @@ func (t *Terms) FromOverflow(key string, at Place, r *account.Plan, n int64) acc
 	now := t.Clock.Now()
 	v := account.Verdict{Action: account.Deny, Source: hybridlimit.SourceFallback, Retry: int64(t.SyncInterval)}
 	f := t.Share(r, t.Fleet.Size())
-	f.Ends = t.Clocks.WindowEnd(at.Tag, r.Window.Period, now)
+	f.Ends = t.WindowEnd(at.Tag, r.Window, now)
 	if f.Kind == fallback.KindAllowAll {
 		v.Action, v.Retry = account.Admit, 0
 	}

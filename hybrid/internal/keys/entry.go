@@ -175,6 +175,7 @@ func (e *Entry) setConditions(c *account.Conditions, p *account.Plan, now int64)
 	e.Terms.setConditions(c, p, now)
 	c.Fallback.Share = e
 	if c.Window.Period > 0 {
+		c.Window = e.Terms.WindowAt(e.Tag(), p, now)
 		if at := e.Terms.Clocks.Redis(e.Tag(), now); at > 0 {
 			c.First, c.Last = c.Window.Number(at), c.Window.Number(e.Terms.Clocks.Latest(e.Tag(), now))
 		}
@@ -207,10 +208,14 @@ func (e *Entry) UnitsLeft(p *account.Plan) int64 {
 // windowEnd returns the end of the window by Redis's clock. While that clock is not known, it returns the earliest end
 // that the view permits; 0: not known, or no window.
 func (e *Entry) windowEnd(c *account.Conditions, now int64) int64 {
-	if end := e.Terms.Clocks.WindowEnd(e.Tag(), c.Window.Period, now); end > 0 {
+	ends := e.Account.WindowEnds()
+	if c.Window.Calendar && ends > now && e.Account.ViewWindow() != c.Window.Win {
+		return ends // Redis counts in another window than this process computes
+	}
+	if end := e.Terms.WindowEnd(e.Tag(), c.Window, now); end > 0 {
 		return end
 	}
-	return e.Account.WindowEnds()
+	return ends
 }
 
 // Node implements ratesync.Item.
@@ -249,12 +254,13 @@ func (e *Entry) freeze() (op wire.Op, age int64, ok bool) {
 	age = e.Account.ViewAge(now)
 	e.Begin(now)
 	said, books, ok := e.Account.Send(&c, p, &e.Waiters, now)
+	span := e.Account.Span(&c, now)
 	t.Count.Book(books)
 	e.End(&c, epoch, now)
 	if !ok {
 		e.lookAgain(&c, now)
 	}
-	return wire.Op{Key: t.Names.State(e.Tag(), t.Name, e.Name), Limit: p.Limit, Op: said}, age, ok
+	return wire.Op{Key: t.Names.State(e.Tag(), t.Name, e.Name), Limit: p.Limit, Span: span, Op: said}, age, ok
 }
 
 // Settle implements ratesync.Item. The view counts as received now, under the lock. This is never too early.

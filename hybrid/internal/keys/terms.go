@@ -146,7 +146,7 @@ func (t *Terms) ResetAfter(r *account.Plan, remaining, ends int64) time.Duration
 		left := period
 		if ends > 0 {
 			if left = time.Duration(ends - t.Clock.Rough()); left <= 0 {
-				left += period // the next window has just begun
+				left += t.follows(r.Window, ends) // the next window has just begun
 			}
 			left = max(0, min(period, left))
 		}
@@ -156,7 +156,11 @@ func (t *Terms) ResetAfter(r *account.Plan, remaining, ends int64) time.Duration
 		case r.Window.Sliding:
 			return left + period // the counts of this window fade during the next one
 		}
-		return left + time.Duration((max(0, -remaining-r.Floor)+r.Limit.Rate-1)/r.Limit.Rate)*period // a debt uses up windows that follow
+		debt := max(0, -remaining-r.Floor)
+		if debt == 0 {
+			return left
+		}
+		return left + time.Duration((debt+r.Limit.Rate-1)/r.Limit.Rate)*t.follows(r.Window, ends) // a debt uses up windows that follow
 	}
 	return r.Refilled(float64(min(remaining, r.Burst)))
 }

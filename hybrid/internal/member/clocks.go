@@ -1,6 +1,10 @@
 package member
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
 
 // redisClock measures how far the clock of a Redis is ahead of the hub's: the lead. Windows end by Redis's clock. All
 // answers use this lead, so they name the same end, independent of the key and the sync. An answer proves two bounds:
@@ -29,13 +33,20 @@ func (c *redisClock) heard(redisNow, sent, received int64) (first bool) {
 	return !c.known.Swap(true)
 }
 
-// windowEnd returns the end of the window that contains now, for a period in µs; 0: not known.
-func (c *redisClock) windowEnd(period, now int64) int64 {
-	if !c.known.Load() || period <= 0 {
+// windowEnd returns the end of the window that contains now; 0: not known.
+func (c *redisClock) windowEnd(w algo.Window, now int64) int64 {
+	if !c.known.Load() || w.Period <= 0 {
 		return 0
 	}
-	period *= 1000
-	return now + period - (now+c.lead.Load())%period
+	lead := c.lead.Load()
+	if w.Calendar {
+		if end := w.Ends((now + lead) / 1000); end > 0 {
+			return end*1000 - lead
+		}
+		return 0
+	}
+	period := w.Period * 1000
+	return now + period - (now+lead)%period
 }
 
 // at converts a time of Redis (µs) to the hub's clock. It returns the latest time that the quickest answer so far
@@ -64,11 +75,11 @@ func (c *Clocks) Heard(tag int, redisNow, sent, received int64) {
 }
 
 // WindowEnd uses the tag's own Redis, or another known Redis of the fleet: their clocks differ by less than a period.
-func (c *Clocks) WindowEnd(tag int, period, now int64) int64 {
-	if end := c.of[c.index(tag)].windowEnd(period, now); end > 0 {
+func (c *Clocks) WindowEnd(tag int, w algo.Window, now int64) int64 {
+	if end := c.of[c.index(tag)].windowEnd(w, now); end > 0 {
 		return end
 	}
-	return c.of[c.some.Load()].windowEnd(period, now)
+	return c.of[c.some.Load()].windowEnd(w, now)
 }
 
 // Redis returns the time of a tag's Redis (µs) at a time of the hub's clock. It is the earliest time that the

@@ -1,11 +1,18 @@
 package member
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+)
 
 // TestRedisClock checks that the estimated lead of Redis's clock changes only when an
 // answer proves it wrong. So the end of a window does not depend on how long answers take.
 func TestRedisClock(t *testing.T) {
-	const us, period = 1000, 1_000_000 // µs
+	const us = 1000
+	period := algo.WindowOf(hybridlimit.FixedWindow(1, time.Second))
 	var c redisClock
 	if c.windowEnd(period, 5) != 0 {
 		t.Error("windowEnd is known before the first answer")

@@ -13,7 +13,7 @@ import (
 func window(t *testing.T, spec Spec) (*bookings, bool) {
 	t.Helper()
 	b := &bookings{subject: newSubject(t, spec, 100, time.Minute, 100), key: "k"}
-	return b, !b.spec.real && (b.inWindows() || b.limit.Algorithm == hybridlimit.AlgSlidingLog)
+	return b, !b.spec.real && (b.inWindows() && b.limit.Algorithm != hybridlimit.AlgCalendarWindow || b.limit.Algorithm == hybridlimit.AlgSlidingLog)
 }
 
 // to sleeps until the given time within a minute.

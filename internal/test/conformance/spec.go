@@ -216,5 +216,11 @@ func Algorithms() []Algorithm {
 		{"fixed window", Window(hybridlimit.FixedWindow)},
 		{"sliding window", Window(hybridlimit.SlidingWindow)},
 		{"sliding log", Window(hybridlimit.SlidingLog)},
+		{"window from use", Window(fromUse)},
 	}
+}
+
+// fromUse is a window of whole seconds that begins with a use.
+func fromUse(n int64, per time.Duration) hybridlimit.Limit {
+	return hybridlimit.WindowFromUse(n, max(per.Truncate(time.Second), time.Second))
 }

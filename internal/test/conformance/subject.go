@@ -145,7 +145,7 @@ func (s *subject) count(key string, res hybridlimit.Result) {
 func (s *subject) most(t time.Duration) int64 {
 	most, windows := s.limit.BurstSize(), int64((t+clockSlack)/s.limit.Period)
 	switch s.limit.Algorithm {
-	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow: // the first window may have begun before
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgCalendarWindow: // the first window may have begun before
 		most *= windows + 2
 	case hybridlimit.AlgSlidingLog:
 		most *= windows + 1
@@ -159,7 +159,7 @@ func (s *subject) most(t time.Duration) int64 {
 // including at its end.
 func (s *subject) least(t time.Duration) int64 {
 	switch s.limit.Algorithm {
-	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingLog:
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgCalendarWindow, hybridlimit.AlgSlidingLog:
 		return s.limit.BurstSize() * (1 + int64(t/s.limit.Period))
 	case hybridlimit.AlgSlidingWindow: // an estimate may be too high by a window
 		return s.limit.BurstSize() * max(1, int64(t/s.limit.Period))
@@ -169,7 +169,11 @@ func (s *subject) least(t time.Duration) int64 {
 
 // inWindows reports whether the limit counts in windows of the clock.
 func (s *subject) inWindows() bool {
-	return s.limit.Algorithm == hybridlimit.AlgFixedWindow || s.limit.Algorithm == hybridlimit.AlgSlidingWindow
+	switch s.limit.Algorithm {
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgCalendarWindow:
+		return true
+	}
+	return false
 }
 
 // fresh returns a time after which a key has the state of an unused key.
