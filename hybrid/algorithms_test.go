@@ -13,6 +13,7 @@ import (
 var algorithms = []hybridlimit.Limit{
 	hybridlimit.TokenBucket(100, time.Second, 50), hybridlimit.LeakyBucket(100, time.Second, 50), hybridlimit.LeakyQueue(100, time.Second, 20),
 	hybridlimit.FixedWindow(100, time.Second), hybridlimit.SlidingWindow(100, time.Second), hybridlimit.SlidingLog(100, time.Second),
+	hybridlimit.WindowFromUse(100, time.Second),
 }
 
 // modesOf returns the modes that make a difference for a limit. A log is
@@ -73,7 +74,7 @@ func TestFleetUnderEachAlgorithm(t *testing.T) {
 					}
 					worst := trailing(got, time.Second)
 					most := map[hybridlimit.Algorithm]int64{
-						hybridlimit.AlgFixedWindow: 2 * limit.Rate, hybridlimit.AlgSlidingWindow: 2 * limit.Rate, hybridlimit.AlgSlidingLog: limit.Rate,
+						hybridlimit.AlgFixedWindow: 2 * limit.Rate, hybridlimit.AlgCalendarWindow: 2 * limit.Rate, hybridlimit.AlgSlidingWindow: 2 * limit.Rate, hybridlimit.AlgSlidingLog: limit.Rate,
 					}[limit.Algorithm]
 					if most == 0 {
 						most = limit.Rate + limit.BurstSize()

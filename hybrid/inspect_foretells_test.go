@@ -25,6 +25,7 @@ func TestInspectForetells(t *testing.T) {
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.TokenBucket(100, time.Second, 100), hybridlimit.TokenBucket(20, time.Second, 200), hybridlimit.LeakyQueue(100, time.Second, 50),
 		hybridlimit.FixedWindow(100, time.Second), hybridlimit.SlidingWindow(100, time.Second), hybridlimit.SlidingLog(50, time.Second),
+		hybridlimit.WindowFromUse(100, time.Second),
 	} {
 		for mode := hybrid.ModeAuto; mode <= hybrid.ModeExact; mode++ {
 			synctest.Test(t, func(t *testing.T) {
@@ -63,11 +64,12 @@ func TestInspectForetells(t *testing.T) {
 func TestInspectForetellsOtherLimits(t *testing.T) {
 	t.Parallel()
 	of := map[hybridlimit.Algorithm]func(n int64) hybridlimit.Limit{
-		hybridlimit.AlgTokenBucket:   func(n int64) hybridlimit.Limit { return hybridlimit.TokenBucket(n, time.Second, 2*n) },
-		hybridlimit.AlgLeakyQueue:    func(n int64) hybridlimit.Limit { return hybridlimit.LeakyQueue(n, time.Second, n) },
-		hybridlimit.AlgFixedWindow:   func(n int64) hybridlimit.Limit { return hybridlimit.FixedWindow(2*n, time.Second) },
-		hybridlimit.AlgSlidingWindow: func(n int64) hybridlimit.Limit { return hybridlimit.SlidingWindow(2*n, time.Second) },
-		hybridlimit.AlgSlidingLog:    func(n int64) hybridlimit.Limit { return hybridlimit.SlidingLog(n, time.Second) },
+		hybridlimit.AlgTokenBucket:    func(n int64) hybridlimit.Limit { return hybridlimit.TokenBucket(n, time.Second, 2*n) },
+		hybridlimit.AlgLeakyQueue:     func(n int64) hybridlimit.Limit { return hybridlimit.LeakyQueue(n, time.Second, n) },
+		hybridlimit.AlgFixedWindow:    func(n int64) hybridlimit.Limit { return hybridlimit.FixedWindow(2*n, time.Second) },
+		hybridlimit.AlgCalendarWindow: func(n int64) hybridlimit.Limit { return hybridlimit.WindowFromUse(2*n, time.Second) },
+		hybridlimit.AlgSlidingWindow:  func(n int64) hybridlimit.Limit { return hybridlimit.SlidingWindow(2*n, time.Second) },
+		hybridlimit.AlgSlidingLog:     func(n int64) hybridlimit.Limit { return hybridlimit.SlidingLog(n, time.Second) },
 	}
 	for algorithm, limit := range of {
 		limits := []hybridlimit.Limit{limit(60), limit(60), limit(20), limit(200), hybridlimit.Blocked(), hybridlimit.Unlimited()}

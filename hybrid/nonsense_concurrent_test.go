@@ -26,6 +26,7 @@ func TestHybridWithNumbersThatMeanNothing(t *testing.T) {
 	for _, limit := range []hybridlimit.Limit{
 		hybridlimit.TokenBucket(1000, time.Second, 100), hybridlimit.LeakyQueue(1000, time.Second, 50), hybridlimit.FixedWindow(500, time.Second),
 		hybridlimit.SlidingWindow(500, time.Second), hybridlimit.SlidingLog(50, time.Second),
+		hybridlimit.WindowFromUse(500, time.Second), hybridlimit.CalendarWindow(500_000, hybridlimit.Calendar{Unit: hybridlimit.Month, Zone: "Europe/Berlin"}),
 	} {
 		for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeDeferred, hybrid.ModeStrict} {
 			t.Run(fmt.Sprint(limit.Algorithm, mode), func(t *testing.T) {

@@ -20,7 +20,7 @@ func TestRetryAfterIsRight(t *testing.T) {
 		"bucket": hybridlimit.TokenBucket(5, time.Second, 7), "slow bucket": hybridlimit.TokenBucket(1, 10*time.Second, 3),
 		"leaky bucket": hybridlimit.LeakyBucket(5, time.Second, 7), "queue": hybridlimit.LeakyQueue(5, time.Second, 4),
 		"window": hybridlimit.FixedWindow(5, 3*time.Second), "sliding": hybridlimit.SlidingWindow(5, 3*time.Second),
-		"sliding of 1": hybridlimit.SlidingWindow(1, 4*time.Second), "log": hybridlimit.SlidingLog(5, 3*time.Second),
+		"sliding of 1": hybridlimit.SlidingWindow(1, 4*time.Second), "log": hybridlimit.SlidingLog(5, 3*time.Second), "from use": hybridlimit.WindowFromUse(5, 3*time.Second),
 	} {
 		for mode := hybrid.ModeAuto; mode <= hybrid.ModeExact; mode++ {
 			t.Run(fmt.Sprint(name, ", ", mode), func(t *testing.T) {

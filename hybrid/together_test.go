@@ -18,6 +18,7 @@ import (
 var together = map[string]hybridlimit.Limit{
 	"bucket": still(100), "leaky-bucket": hybridlimit.LeakyBucket(1, time.Hour, 100), "queue": hybridlimit.LeakyQueue(1, time.Hour, 100),
 	"window": hybridlimit.FixedWindow(100, 24*time.Hour), "sliding-window": hybridlimit.SlidingWindow(100, 24*time.Hour),
+	"day": hybridlimit.CalendarWindow(100, hybridlimit.Calendar{Unit: hybridlimit.Day, Zone: "America/New_York"}), "from-use": hybridlimit.WindowFromUse(100, 24*time.Hour),
 	"log": hybridlimit.SlidingLog(100, time.Hour),
 }
 

@@ -25,16 +25,16 @@ func (l *lead) heard(redisNow, µs int64) {
 	l.known.Store(true)
 }
 
-// unnamed reports whether an op needs a window.
-func unnamed(op *wire.Op) bool {
-	return op.Limit.Algorithm == hybridlimit.AlgCalendarWindow && op.Span == (algo.Span{}) && op.Limit.Calendar.Unit != hybridlimit.FromUse
+// dated reports whether the windows of an op follow from the time alone.
+func dated(op *wire.Op) bool {
+	return op.Limit.Algorithm == hybridlimit.AlgCalendarWindow && op.Limit.Calendar.Unit != hybridlimit.FromUse
 }
 
 // named returns a copy of the ops, with the windows at a time of Redis.
 func named(ops []wire.Op, redisNow int64) []wire.Op {
 	ops = slices.Clone(ops)
 	for i := range ops {
-		if op := &ops[i]; op.Limit.Algorithm == hybridlimit.AlgCalendarWindow {
+		if op := &ops[i]; dated(op) {
 			op.Span = algo.WindowOf(op.Limit).At(redisNow).Span()
 		}
 	}
@@ -45,7 +45,7 @@ func named(ops []wire.Op, redisNow int64) []wire.Op {
 // client asks for Redis's time before. If a window was not that of Redis's clock, Redis has granted nothing: the op is
 // sent once more, with the window of the answer's time.
 func (r *Runner) inPeriods(ctx context.Context, ops []wire.Op, run func([]wire.Op) (wire.Reply, error)) (wire.Reply, error) {
-	if !slices.ContainsFunc(ops, func(op wire.Op) bool { return unnamed(&op) }) {
+	if !slices.ContainsFunc(ops, func(op wire.Op) bool { return dated(&op) && op.Span == (algo.Span{}) }) {
 		return run(ops)
 	}
 	if !r.ahead.known.Load() {
@@ -65,7 +65,7 @@ func (r *Runner) inPeriods(ctx context.Context, ops []wire.Op, run func([]wire.O
 	r.ahead.heard(reply.Now, sent.Add(time.Since(sent)/2).UnixMicro())
 	var again []int
 	for i := range reply.Answers {
-		if op := &ops[i]; reply.Answers[i].Ends == 0 && op.Limit.Algorithm == hybridlimit.AlgCalendarWindow && repeats(op) {
+		if op := &ops[i]; reply.Answers[i].Ends == 0 && dated(op) && repeats(op) {
 			again = append(again, i)
 		}
 	}

@@ -91,11 +91,12 @@ func (a *Asker) Within(ctx context.Context, at keys.Place, op algo.Op, wait time
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+	var span algo.Span
 	if a.terms.Control.Exactly(at.Plan) && op.View == (algo.View{}) {
-		op.View = a.viewOf(at)
+		op.View, span = a.viewOf(at)
 	}
 	reply, err := a.env.Caller.Batch(bounded, wire.Envelope{}, []wire.Op{{
-		Key: a.terms.InRedis(at), Limit: at.Plan.Limit, Op: op,
+		Key: a.terms.InRedis(at), Limit: at.Plan.Limit, Span: span, Op: op,
 	}})
 	a.env.Sent.Add(1)
 	a.terms.Count.Ops.Add(1)
@@ -125,18 +126,22 @@ func (a *Asker) Within(ctx context.Context, at keys.Place, op algo.Op, wait time
 }
 
 // viewOf returns the view of a key that Redis alone decides. An op carries it, so that a Redis that has lost the key
-// learns of it.
-func (a *Asker) viewOf(at keys.Place) (v algo.View) {
+// learns of it. window is that of the view, for a window from the first use.
+func (a *Asker) viewOf(at keys.Place) (v algo.View, window algo.Span) {
 	e := a.terms.Store.Get(at.Key)
 	if e == nil || at.Plan.Kind == algo.KindLog {
-		return v
+		return v, window
 	}
 	e.Lock()
 	defer e.Unlock()
 	if p := e.Plan.Load(); !e.Dead() && p.Limit == at.Plan.Limit {
-		v = e.Account.Told(&account.Conditions{Bucket: p.Bucket, Window: p.Window, Floor: p.Floor})
+		c := account.Conditions{Bucket: p.Bucket, Window: p.Window, Floor: p.Floor}
+		v = e.Account.Told(&c)
+		if p.Window.FromUse { // the period of a calendar follows from the time at which the op is sent
+			window = e.Account.Span(&c, a.terms.Clock.Now())
+		}
 	}
-	return v
+	return v, window
 }
 
 // seen notes the answer of a direct call for a key that Redis alone decides, so that a fallback begins with what was

@@ -32,6 +32,7 @@ var limits = []struct {
 	{"leaky-bucket", hybridlimit.LeakyBucket(1, period, Units)},
 	{"queue", hybridlimit.LeakyQueue(1, period, Units)},
 	{"window", hybridlimit.FixedWindow(Units, period)},
+	{"calendar-window", hybridlimit.CalendarWindow(Units, hybridlimit.Calendar{Unit: hybridlimit.Day, Zone: "America/New_York"})},
 	{"sliding-window", hybridlimit.SlidingWindow(Units, period)},
 	{"log", hybridlimit.SlidingLog(Units, period)},
 }
