@@ -20,10 +20,14 @@ if letter == 'm' or letter == 'u' then
 
   -- calendar_shift begins the sender's window with a number after the state's.
   local function calendar_shift(s, lim, win)
-    local last = 2 * (win - s.win) <= 3 * lim.period / lim.step
+    local apart, length = 2 * (win - s.win), lim.period / lim.step
+    if apart < length and not lim.use then
+      s.win, s.period = win, lim.period
+      return
+    end
     window_shift(s, lim, win)
     s.period = lim.period
-    if not last then
+    if apart > 3 * length then
       window_shift(s, lim, win)
       window_shift(s, lim, win)
     end

@@ -15,7 +15,9 @@ import (
 // Senders may disagree: their zone data or limits differ, or their clocks do. Redis then decides which window counts:
 //
 //  1. Without a state: the sender's, if it contains Redis's time.
-//  2. The later begin, if the sender's window contains Redis's time. Units above Rate are carried.
+//  2. The later begin, if the sender's window contains Redis's time. Units above Rate are carried. If it is less than
+//     half a length later, all used units stay: otherwise two calendars that are an hour apart would give three windows
+//     within two hours.
 //  3. If they begin together: the sender's end.
 //  4. If the state's window is over, and the sender's does not contain Redis's time: nothing is granted, and the sender
 //     computes its window again.
@@ -108,9 +110,13 @@ func (w Window) rollCalendar(s State, now int64) State {
 
 // shiftTo begins the sender's window with a number after the state's.
 func (w Window) shiftTo(s State, win int64) State {
-	last := 2*(win-s.Win) <= 3*(w.Period/w.Step)
+	apart, length := 2*(win-s.Win), w.Period/w.Step
+	if apart < length && !w.FromUse {
+		s.Win, s.Period = win, w.Period
+		return s
+	}
 	s = w.shift(s, win)
-	if s.Period = w.Period; !last {
+	if s.Period = w.Period; apart > 3*length {
 		s = w.shift(w.shift(s, win), win)
 	}
 	return s
