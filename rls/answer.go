@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 	"github.com/hybridlimit/hybridlimit/rls/internal/rules"
 )
 
@@ -113,6 +114,13 @@ func (v *verdict) left() uint32 {
 // untilReset returns the seconds until the count is as unused. For a window whose end is not known it uses the clock of
 // this process.
 func (v *verdict) untilReset() int64 {
+	if v.reset == 0 && v.algorithm == hybridlimit.AlgCalendarWindow {
+		_, end, err := v.calendar.Bounds(time.Now())
+		if err != nil { // the rule was checked
+			return 0
+		}
+		return ratelimitheader.Seconds(time.Until(end))
+	}
 	if v.reset > 0 || v.algorithm != hybridlimit.AlgFixedWindow && v.algorithm != hybridlimit.AlgBlocked {
 		return v.reset
 	}

@@ -133,7 +133,7 @@ func (c *call) rule(st *state, domain string, d *ratelimit.RateLimitDescriptor, 
 	if m.Metric != r.Path {
 		p.counts = c.s.metrics.rule(m.Metric)
 	}
-	*v = verdict{state: asked, limit: r.answer, item: r.item, algorithm: r.Limit.Algorithm, shadow: r.Shadow, quota: r.Quota}
+	*v = verdict{state: asked, limit: r.answer, item: r.item, algorithm: r.Limit.Algorithm, calendar: r.Limit.Calendar, shadow: r.Shadow, quota: r.Quota}
 	o := &c.s.options
 	p.apart = r.Shadow || r.Quota || o.Shadow || o.Quota || o.StrictCompat
 	return known
@@ -206,6 +206,7 @@ type verdict struct {
 	limit     *pb.RateLimitResponse_RateLimit
 	item      *ratelimitheader.Item // of the draft's fields; nil: not published
 	algorithm hybridlimit.Algorithm
+	calendar  hybridlimit.Calendar
 	shadow    bool // the rule is in shadow
 	quota     bool // the rule is a quota
 

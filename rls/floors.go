@@ -52,7 +52,7 @@ func ofFloor(limit hybridlimit.Limit, part float64) hybridlimit.Limit {
 	burst, floor := limit.BurstSize(), hybridlimit.Class{Floor: part}.Units(limit)
 	switch {
 	case floor == 0 || limit.Algorithm == hybridlimit.AlgBlocked:
-	case limit.Algorithm == hybridlimit.AlgFixedWindow || limit.Algorithm == hybridlimit.AlgSlidingWindow:
+	case limit.Algorithm == hybridlimit.AlgFixedWindow || limit.Algorithm == hybridlimit.AlgSlidingWindow || limit.Algorithm == hybridlimit.AlgCalendarWindow:
 		limit.Rate -= floor
 	default:
 		limit.Burst = burst - floor

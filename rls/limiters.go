@@ -44,6 +44,9 @@ func (k kind) name() string {
 // base returns the limit of a limiter. Each key has a limit of its own, so that this one is of no key. All versions
 // must agree on it. It is large enough for credit: otherwise the hub would log a warning about it.
 func (k kind) base() hybridlimit.Limit {
+	if k.algorithm == hybridlimit.AlgCalendarWindow {
+		return hybridlimit.CalendarWindow(1000, hybridlimit.Calendar{Unit: hybridlimit.Year})
+	}
 	return hybridlimit.Limit{Algorithm: k.algorithm, Rate: 1000, Period: 364 * day}
 }
 

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -177,7 +178,7 @@ func Period(unit pb.RateLimitResponse_RateLimit_Unit) time.Duration { return per
 func (b *builder) rateLimit(of field, objects []*yaml.Node) *Rule {
 	r := &Rule{File: b.file, Line: of.line}
 	at := map[string]field{}     // the fields that the object has
-	texts := map[string]string{} // of unit, name and algorithm
+	texts := map[string]string{} // of unit, name, algorithm and calendar
 	var burst int64
 	valid, ok := true, true
 	for _, f := range b.fields(of.path, objects, limitFields) {
@@ -221,6 +222,9 @@ func (b *builder) rateLimit(of field, objects []*yaml.Node) *Rule {
 		b.warn(of.line, under(of.path, "requests_per_unit"), "is missing and so 0: every call is denied")
 	}
 	r.Limit = b.limit(at, r.RequestsPerUnit, period, texts["algorithm"], burst, valid)
+	if f, ok := at["calendar"]; ok && valid && r.Limit != (hybridlimit.Limit{}) {
+		r.Limit = b.inCalendar(f, r, texts)
+	}
 	return r
 }
 
@@ -280,6 +284,36 @@ func (b *builder) limit(at map[string]field, rate uint32, period time.Duration, 
 		f := at["requests_per_unit"]
 		b.add(f.line, f.path, Other, "", "makes a limit that is not valid: "+err.Error())
 	}
+	return l
+}
+
+// inCalendar returns the limit of a rule whose unit is one of a calendar, such as "Europe/Berlin" or "Europe/Berlin from day
+// 15". It is a limit that its text names.
+func (b *builder) inCalendar(f field, r *Rule, texts map[string]string) hybridlimit.Limit {
+	text := texts["calendar"]
+	switch {
+	case Period(r.Unit) < Period(pb.RateLimitResponse_RateLimit_DAY):
+		b.add(f.line, f.path, Other, "", "must be with the unit day, week, month or year")
+		return hybridlimit.Limit{}
+	case texts["algorithm"] != "":
+		b.add(f.line, f.path, Other, "", "must not be with an algorithm: it is one")
+		return hybridlimit.Limit{}
+	}
+	l, err := hybridlimit.ParseLimit("1/" + strings.ToLower(r.Unit.String()) + " in " + text)
+	var bad *hybridlimit.InvalidError
+	switch {
+	case errors.As(err, &bad):
+		last := bad.Violations[len(bad.Violations)-1]
+		problem := last.Problem
+		if last.Field != "Limit" {
+			problem = last.String()
+		}
+		b.add(f.line, f.path, Other, "", fmt.Sprintf("(%q) must be a time zone such as Europe/Berlin, or one and a begin such as \"from day 15\": %s", abridged(text), problem))
+		return hybridlimit.Limit{}
+	case r.Limit.Algorithm == hybridlimit.AlgBlocked:
+		return r.Limit
+	}
+	l.Rate = int64(r.RequestsPerUnit)
 	return l
 }
 

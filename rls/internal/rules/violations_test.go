@@ -78,6 +78,19 @@ func TestViolations(t *testing.T) {
 		{rule("unit: day, requests_per_unit: 1, algorithm: fixed"), `a.yaml:4: d.k.rate_limit.algorithm: ("fixed") must be fixed_window, sliding_window, sliding_log, token_bucket, gcra or leaky_bucket`},
 		{rule("unit: day, requests_per_unit: 1, burst: 5"), "a.yaml:4: d.k.rate_limit.burst: must be with token_bucket or leaky_bucket: a fixed window has no burst"},
 		{rule("unit: day, requests_per_unit: 1, algorithm: gcra, burst: 0"), "a.yaml:4: d.k.rate_limit.burst: must be a whole number from 1 to 9223372036854775807, and is 0"},
+		{rule("unit: hour, requests_per_unit: 1, calendar: Europe/Berlin"), "a.yaml:4: d.k.rate_limit.calendar: must be with the unit day, week, month or year"},
+		{rule("unit: day, requests_per_unit: 1, calendar: Europe/Berlin, algorithm: gcra"), "a.yaml:4: d.k.rate_limit.calendar: must not be with an algorithm: it is one"},
+		{rule("unit: day, requests_per_unit: 1, calendar: Europe/Berlin, burst: 5"), "a.yaml:4: d.k.rate_limit.burst: must be with token_bucket or leaky_bucket: a fixed window has no burst"},
+		{
+			rule("unit: month, requests_per_unit: 1, calendar: Europe/Berln"),
+			`a.yaml:4: d.k.rate_limit.calendar: ("Europe/Berln") must be a time zone such as Europe/Berlin, or one and a begin such as "from day 15": ` +
+				`Limit.Calendar.Zone ("Europe/Berln") is no time zone of this machine: check the name, or import time/tzdata`,
+		},
+		{
+			rule("unit: month, requests_per_unit: 1, calendar: Europe/Berlin from Monday"),
+			`a.yaml:4: d.k.rate_limit.calendar: ("Europe/Berlin from Monday") must be a time zone such as Europe/Berlin, or one and a begin such as "from day 15": ` +
+				`cannot be read: expected "day" and a number, got "monday"`,
+		},
 		{
 			rule("unit: year, requests_per_unit: 4294967291, algorithm: gcra"),
 			"a.yaml:4: d.k.rate_limit.requests_per_unit: makes a limit that is not valid: hybridlimit: Limit (\"4294967291 per 8760h0m0s, burst 4294967291 (token bucket)\") " +
@@ -256,7 +269,7 @@ d.yaml:1: is another kind of file: it has neither domain nor descriptors, but x`
 
 func TestWarnings(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{rule("unit: day, requests_per_unit: 1, shadow_mode: true"), "a.yaml:4: d.k.rate_limit.shadow_mode: has no effect; the fields of this object are requests_per_unit, unit, unlimited, name, replaces, algorithm, burst, overshoot"},
+		{rule("unit: day, requests_per_unit: 1, shadow_mode: true"), "a.yaml:4: d.k.rate_limit.shadow_mode: has no effect; the fields of this object are requests_per_unit, unit, unlimited, name, replaces, algorithm, calendar, burst, overshoot"},
 		{rule("unit: day"), "a.yaml:4: d.k.rate_limit.requests_per_unit: is missing and so 0: every call is denied"},
 		{rule("unlimited: true, unit: x"), "a.yaml:4: d.k.rate_limit.unit: has no effect, and is no unit: the rule is unlimited"},
 		{"domain: d\ndescriptors: [{key: k, shadow_mode: true, quota_mode: false}]", "a.yaml:2: d.k.shadow_mode: has no effect without rate_limit"},

@@ -43,9 +43,9 @@ var (
 	descriptorFields = []string{
 		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "floor",
 	}
-	limitFields    = []string{"requests_per_unit", "unit", "unlimited", "name", "replaces", "algorithm", "burst", "overshoot"}
+	limitFields    = []string{"requests_per_unit", "unit", "unlimited", "name", "replaces", "algorithm", "calendar", "burst", "overshoot"}
 	replacesFields = []string{"name"}
-	ownFields      = []string{"algorithm", "burst", "overshoot"} // of a limit, that Envoy's service does not know
+	ownFields      = []string{"algorithm", "calendar", "burst", "overshoot"} // of a limit, that Envoy's service does not know
 	everyField     = slices.Concat(rootFields, descriptorFields, limitFields)
 )
 
