@@ -125,7 +125,7 @@ func TestViolations(t *testing.T) {
 		{`{"a b": {}}`, `limits.json:1: "a b" (an object) must have a name of the form [A-Za-z0-9_.-]{1,128}`},
 		{"{\"api\":\n 7}", `limits.json:2: api (7) must be an object`},
 		{"{\"api\": {\n\"limit\": 100}}", `limits.json:2: api.limit (100) must be a limit as text, such as "100/s burst 200"`},
-		{"{\"api\": {\n\"limit\": \"100/q\"}}", `limits.json:2: api.limit ("100/q") cannot be read: expected a unit (s, min, h, d, ms, µs) or a duration such as 1m30s, got "q"`},
+		{"{\"api\": {\n\"limit\": \"100/q\"}}", `limits.json:2: api.limit ("100/q") cannot be read: expected a unit (s, min, h, d, week, month, year, ms, µs) or a duration such as 1m30s, got "q"`},
 		{"{\"api\": {\n\"limit\": \"0/s\"}}", `limits.json:2: api.limit ("0/s") is not valid: Limit.Rate (0) must be at least 1`},
 		{`{"api": {"limit": null}}`, `limits.json:1: api.limit (null) must be a limit as text, such as "100/s burst 200"`},
 		{"{\"api\": {\"keys\": {\n\"partner-7\":\n\"gold\"}}}", `limits.json:3: api.keys.partner-7 ("gold") is neither a plan of the limiter nor a limit`},

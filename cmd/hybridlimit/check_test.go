@@ -55,7 +55,7 @@ func TestCheckOfAnInvalidFile(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"": "limits.json:1 (\"\") is empty; a file without settings is {}\n",
-		"{\"api\": {\n\"limit\": \"100/q\",\n\"Mode\": 1}}": `limits.json:2: api.limit ("100/q") cannot be read: expected a unit (s, min, h, d, ms, µs) or a duration such as 1m30s, got "q"` +
+		"{\"api\": {\n\"limit\": \"100/q\",\n\"Mode\": 1}}": `limits.json:2: api.limit ("100/q") cannot be read: expected a unit (s, min, h, d, week, month, year, ms, µs) or a duration such as 1m30s, got "q"` +
 			"\nlimits.json:3: api.Mode (1) is not a field; the fields are limit, plans, keys, shadow, mode, fallback\n",
 		strings.Repeat(" ", limitfile.MaxSize+9): "limits.json:1 (4194305 bytes) is longer than 4194304 bytes\n",
 	} {

@@ -49,7 +49,7 @@ func TestLinesOfTheDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	pages = append(pages, "../../README.md", "../../SECURITY.md", "main.go")
-	lines := regexp.MustCompile("(?m)(?:^(?:\\$ |//\t|go run github\\.com/hybridlimit/hybridlimit/cmd/)|`)hybridlimit(?:@latest)? ((?:list|inspect|reset|switch|limit|top) [^`\\n]*-name[^`\\n]*|(?:check|key) [^`\\n]*|version|completion [a-z]+)")
+	lines := regexp.MustCompile("(?m)(?:^(?:\\$ |//\t|go run github\\.com/hybridlimit/hybridlimit/cmd/)|`)hybridlimit(?:@latest)? ((?:list|inspect|reset|switch|limit|top) [^`\\n]*-name[^`\\n]*|(?:check|key|periods) [^`\\n]*|version|completion [a-z]+)")
 	seen := map[string]int{}
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
@@ -63,7 +63,7 @@ func TestLinesOfTheDocuments(t *testing.T) {
 				args[at+1] = "redis://127.0.0.1:1"
 			}
 			seen[args[0]]++
-			offline := slices.Contains([]string{"key", "version", "completion"}, args[0])
+			offline := slices.Contains([]string{"key", "periods", "version", "completion"}, args[0])
 			status, out, errOut := cliWith(t, "redis://127.0.0.1:1", "an API key\n", args...)
 			if want := map[bool]int{false: 1}[offline]; status != want || (out != "") != offline {
 				t.Errorf("%s: %q: status %d, %s", page, args, status, errOut)

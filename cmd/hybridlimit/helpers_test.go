@@ -54,7 +54,7 @@ const noRedis = "127.0.0.1:1"
 func cliWith(t *testing.T, url, in string, args ...string) (status int, out, errOut string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	if !strings.Contains(url, noRedis) && len(args) > 1 && !slices.Contains([]string{"check", "key", "version", "completion"}, args[0]) && !slices.Contains(args, "-timeout") {
+	if !strings.Contains(url, noRedis) && len(args) > 1 && !slices.Contains([]string{"check", "key", "periods", "version", "completion"}, args[0]) && !slices.Contains(args, "-timeout") {
 		args = slices.Insert(slices.Clone(args), 1, "-timeout", "30s")
 	}
 	status = run(t.Context(), args, url, strings.NewReader(in), &o, &e)

@@ -22,7 +22,7 @@ func TestBadInput(t *testing.T) {
 		wants []string
 	}{
 		{nil, []string{"usage: hybridlimit COMMAND", "inspect", "top"}},
-		{[]string{"flush"}, []string{`unknown command "flush": the commands are list, top, inspect, reset, switch, limit, key, check, version and completion`}},
+		{[]string{"flush"}, []string{`unknown command "flush": the commands are list, top, inspect, reset, switch, limit, key, periods, check, version and completion`}},
 		{[]string{"inspect"}, []string{`-name ("") is required`, "must be one key"}},
 		{[]string{"inspect", "-name", "a:b", "-prefix", "{x}", "-tags", "-1", "-timeout", "-1s", "a", "b"}, []string{`-name ("a:b")`, `-prefix ("{x}")`, "-tags (-1) must be 1 to 16384", "-timeout (-1s) must be positive", "must be one key"}},
 		{[]string{"inspect", "-name", "api", "-limit", "fast", "k"}, []string{"fast"}},
@@ -59,6 +59,10 @@ func TestBadInput(t *testing.T) {
 		{[]string{"inspect", "-name", "api", "-secret-file", empty, "k"}, []string{"-secret-file", "is empty"}},
 		{[]string{"key"}, []string{"must be one key, or one of -for-key, -user, -ip, -api-key and -bearer"}},
 		{[]string{"version", "now"}, []string{"must be none"}},
+		{[]string{"periods"}, []string{"must be one limit"}},
+		{[]string{"periods", "5/month in Europe/Berln"}, []string{"Limit.Calendar.Zone (\"Europe/Berln\") is no time zone of this machine"}},
+		{[]string{"periods", "5/s"}, []string{`LIMIT ("5/s") has no periods: it is a token bucket`}},
+		{[]string{"periods", "5/30d from first use"}, []string{"has no periods before it is used"}},
 		{[]string{"completion", "fish"}, []string{`SHELL ("fish") must be bash or zsh`}},
 		{[]string{"limit", "-name", "api", "-user", "ann", "-part", "0.5", "-clear"}, []string{"-part (0.5) needs a limit", "-part (0.5) cannot be used with a key"}},
 		{[]string{"limit", "-name", "api", "-list", "-user", "ann"}, []string{"-list (true) cannot be used with a limit, a key or -clear"}},

@@ -257,7 +257,7 @@ func TestCompletion(t *testing.T) {
 	}
 	script := completionOf("bash")
 	for line, want := range map[string]string{
-		"": "list top inspect reset switch limit key check version completion", "in": "inspect", "switch d": "deny_all", "limit -for-": "-for-key", "list -us": "", "completion z": "zsh",
+		"": "list top inspect reset switch limit key periods check version completion", "in": "inspect", "switch d": "deny_all", "limit -for-": "-for-key", "list -us": "", "completion z": "zsh",
 	} {
 		words := strings.Split("hybridlimit "+line, " ")
 		run := script + "\nCOMP_WORDS=('" + strings.Join(words, "' '") + "'); COMP_CWORD=" + fmt.Sprint(len(words)-1) + "; _hybridlimit; echo \"${COMPREPLY[*]}\""

@@ -14,6 +14,7 @@
 //	hybridlimit limit   -name api -list
 //	hybridlimit limit   -name api -clear
 //	hybridlimit key     -user alice
+//	hybridlimit periods "10000/month in Europe/Berlin from day 15"
 //	hybridlimit check   limits.json
 //	hybridlimit version
 //	hybridlimit completion bash
@@ -26,6 +27,9 @@
 // does not have, such as its leases and the units that it owes; the process's debug handler (package hybrid/debug)
 // shows it. List, inspect and top write nothing, with one exception: with -functions, they load a missing library into
 // Redis. Switch and limit change nothing if no process has a limiter of the name, unless -force is set.
+//
+// Periods prints when the periods of a limit begin and end, by the zone data of this machine. Other machines may have
+// other data.
 //
 // Check reads a file of package limitfile, in JSON, and prints its limits or all of its errors, one a line. It does not
 // connect to Redis, and ends with status 1 if the file is not valid.
@@ -96,6 +100,7 @@ func init() { // completion refers to the commands
 		{"switch", "[SWITCH]", "show or set the switch of a limiter in the whole fleet", fleetSwitch, false},
 		{"limit", "[LIMIT]", "show, set or clear the limit of a limiter, or of one key, in the whole fleet", fleetLimit, false},
 		{"key", "[KEY]", "print the text of a key, without Redis", keyText, true},
+		{"periods", "LIMIT", "print the present period of a limit and the next ones, without Redis", periods, true},
 		{"check", "FILE", "check a file with limits, without Redis", check, true},
 		{"version", "", "print the version of the tool", version, true},
 		{"completion", "SHELL", "print the completion for bash or zsh", completion, true},

@@ -78,7 +78,7 @@ func TestViolations(t *testing.T) {
 		{"a: {a: {a: {a: {a: {a: {a: {a: {a: {}}}}}}}}}", `limits.yaml:1 ("the value") has more than 8 values around it`},
 		{
 			"api:\n  limit: 1/q\n\n  mode: 1\n",
-			`limits.yaml:2: api.limit ("1/q") cannot be read: expected a unit (s, min, h, d, ms, µs) or a duration such as 1m30s, got "q"; limits.yaml:4: api.mode (1) must be one of auto, strict, deferred, exact`,
+			`limits.yaml:2: api.limit ("1/q") cannot be read: expected a unit (s, min, h, d, week, month, year, ms, µs) or a duration such as 1m30s, got "q"; limits.yaml:4: api.mode (1) must be one of auto, strict, deferred, exact`,
 		},
 	} {
 		f, err := yamllimit.Parse("limits.yaml", []byte(c.text))
