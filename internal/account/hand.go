@@ -1,10 +1,6 @@
 package account
 
-import (
-	"cmp"
-
-	"github.com/hybridlimit/hybridlimit"
-)
+import "github.com/hybridlimit/hybridlimit"
 
 func (a *Account) use(units, now int64) {
 	if units > 0 {
@@ -129,7 +125,7 @@ func (a *Account) keep(l lease) (lost int64) {
 // sent again, the current one. The lease begins when that window has begun for certain, and ends before it may be over.
 // It returns the units that are lost.
 func (a *Account) keepAhead(c *Conditions, ans Answer, now int64) (lost int64) {
-	period, later := c.Window.Period*1000, cmp.Compare(ans.Gen, a.view.window)
+	period := c.Window.Period * 1000
 	next := period
 	if c.Window.Win <= a.view.window { // of the two, only windows of a calendar differ
 		next = c.Window.Follows * 1000
@@ -146,10 +142,10 @@ func (a *Account) keepAhead(c *Conditions, ans Answer, now int64) (lost int64) {
 		begin: now + ans.Ends*1000 - period,
 		end:   ans.Sent + ans.Ends*1000 - 2*c.Tick,
 	}
-	switch later {
-	case 1:
+	switch {
+	case ans.Gen > a.view.window:
 		a.ahead.begin, a.ahead.end = a.ahead.begin+period, a.ahead.end+next
-	case -1: // it is over
+	case ans.Gen < a.view.window: // it is over
 		a.ahead.begin, a.ahead.end = a.ahead.begin-period, a.ahead.end-period
 	}
 	a.askedAhead = ans.Gen

@@ -1,13 +1,5 @@
 package algo
 
-import (
-	"sync"
-	"sync/atomic"
-	"time"
-
-	"github.com/hybridlimit/hybridlimit"
-)
-
 // A calendar window counts like a fixed window, in periods of a calendar. The process computes the bounds of its
 // period, and sends them with each op. Redis compares them with its clock and with the state. So no script knows a time
 // zone. The number of a window is the second of Redis's clock at which it begins.
@@ -29,7 +21,10 @@ import (
 // because Redis had lost a state.
 
 // Span is a window that a sender names: its begin and its length, in s. The zero Span names none.
-type Span struct{ Begin, Length int64 }
+type Span struct {
+	Begin  int64 // s of Redis time
+	Length int64 // s
+}
 
 // second is the Step of a calendar window, in µs.
 const second = 1_000_000
@@ -51,8 +46,8 @@ func (w Window) In(s Span) Window {
 // At returns the window with the bounds at a Redis time. It is for windows of WindowOf: other ones stay as they are.
 func (w Window) At(now int64) Window {
 	if w.periods != nil {
-		p := w.periods.at(now)
-		w.Win, w.Period, w.Follows = p.begin/second, p.end-p.begin, p.after-p.end
+		p := w.periods.At(now)
+		w.Win, w.Period, w.Follows = p.Begin/second, p.End-p.Begin, p.After-p.End
 	}
 	return w
 }
@@ -130,51 +125,4 @@ func (w Window) closed(s *State, now int64, fresh bool) bool {
 	}
 	early := w.Begin(s.Win) - now
 	return now >= w.end(s) || early > 0 && (fresh || early > ClockSlack)
-}
-
-// periods finds the periods of a calendar. It remembers the last one: on the common path, it compares twice.
-type periods struct {
-	of   hybridlimit.Calendar
-	last atomic.Pointer[period]
-}
-
-// period is a period in µs since the Unix epoch. after is the end of the next one.
-type period struct{ begin, end, after int64 }
-
-func (p *periods) at(now int64) period {
-	if last := p.last.Load(); last != nil && now >= last.begin && now < last.end {
-		return *last
-	}
-	found := p.bounds(now)
-	found.after = p.bounds(found.end).end
-	p.last.Store(&found)
-	return found
-}
-
-func (p *periods) bounds(now int64) period {
-	begin, end, err := p.of.Bounds(time.UnixMicro(now))
-	if err != nil { // of a limit that was never checked
-		panic("algo: a calendar without bounds: " + err.Error())
-	}
-	return period{begin: begin.UnixMicro(), end: end.UnixMicro()}
-}
-
-// known has the periods of calendars, which limits of several keys share. maxKnown bounds their number.
-var (
-	known      sync.Map
-	knownCount atomic.Int64
-)
-
-const maxKnown = 4096
-
-func periodsOf(c hybridlimit.Calendar) *periods {
-	if p, ok := known.Load(c); ok {
-		return p.(*periods)
-	}
-	p := &periods{of: c}
-	if knownCount.Add(1) > maxKnown {
-		return p
-	}
-	shared, _ := known.LoadOrStore(c, p)
-	return shared.(*periods)
 }

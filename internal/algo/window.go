@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/periods"
 )
 
 // Window is the limit of a fixed or sliding window. Usage is counted in sub-units. A unit of a fixed window is one
@@ -21,10 +22,10 @@ type Window struct {
 
 	// For a window of a calendar, which counts like a fixed one: calendar.go. Period is that of the sender's window.
 	Calendar bool
-	FromUse  bool     // a window begins with the first unit after the last one
-	Win      int64    // number of the sender's window; 0: it names none
-	Follows  int64    // µs: the length of the next window, as the sender computes it
-	periods  *periods // nil for FromUse
+	FromUse  bool             // a window begins with the first unit after the last one
+	Win      int64            // number of the sender's window; 0: it names none
+	Follows  int64            // µs: the length of the next window, as the sender computes it
+	periods  *periods.Periods // nil for FromUse
 }
 
 // WindowOf converts a valid limit.
@@ -40,7 +41,7 @@ func WindowOf(l hybridlimit.Limit) Window {
 	if l.Algorithm == hybridlimit.AlgCalendarWindow {
 		w.Calendar, w.Step, w.FromUse = true, second, l.Calendar.Unit == hybridlimit.FromUse
 		if !w.FromUse { // about the longest; At has the period of a time
-			w.Period, w.periods = int64((l.TimeToFull()+24*time.Hour)/time.Microsecond), periodsOf(l.Calendar)
+			w.Period, w.periods = int64((l.TimeToFull()+24*time.Hour)/time.Microsecond), periods.Of(l.Calendar)
 		}
 		w.Follows = w.Period
 	}
@@ -64,7 +65,7 @@ func (w Window) kind() Kind {
 func (w Window) Number(at int64) int64 {
 	switch {
 	case w.periods != nil:
-		return w.periods.at(at).begin / second
+		return w.periods.At(at).Begin / second
 	case w.FromUse:
 		return 0
 	}

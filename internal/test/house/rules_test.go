@@ -31,7 +31,8 @@ const (
 var product = map[string]rule{
 	".":                  {},
 	"adapter":            {inside: []string{"."}}, // for authors of limiters and adapters
-	"internal/algo":      {inside: []string{"."}},
+	"internal/periods":   {inside: []string{"."}},
+	"internal/algo":      {inside: []string{".", "internal/periods"}},
 	"internal/account":   {inside: []string{".", "internal/algo", "internal/fallback"}}, // pure: purity_test.go
 	"internal/fallback":  {outside: []string{lru, xtime}},
 	"internal/sometimes": {outside: []string{xtime}},
