@@ -49,6 +49,8 @@ func peekerOf(l hybridlimit.Limiter) peeker {
 // New returns a limiter that decides as the given one, and tells cfg.On when a key has crossed a threshold. It starts
 // one goroutine, which ends with Close. The error is an *InvalidError with everything that is wrong with the arguments.
 //
+// New asks LimitFor once for the limit of an empty key, to know the algorithm. A panic of that says nothing.
+//
 // A key to which LimitFor gives Unlimited or Blocked has no crossings. If a limiter of your own gives a key a limit
 // without windows, its crossings cannot be told. That is logged and counted (Stats.Unwatched).
 func New(limiter hybridlimit.Limiter, cfg Config) (*Limiter, error) {
