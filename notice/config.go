@@ -95,7 +95,7 @@ func checkLimiter(bad *adapter.Violations, limiter hybridlimit.Limiter) {
 		return
 	}
 	if limit, ok := anyLimit(limiter); ok && !windowed(limit) && !stateless(limit) {
-		bad.Add("limiter", limit.String(), fmt.Sprintf("must count in fixed or sliding windows: a %v has no period", limit.Algorithm))
+		bad.Add("limiter", limit.String(), fmt.Sprintf("must count in windows: a %v has no period", limit.Algorithm))
 	}
 }
 
@@ -104,11 +104,6 @@ func checkLimiter(bad *adapter.Violations, limiter hybridlimit.Limiter) {
 func anyLimit(limiter hybridlimit.Limiter) (limit hybridlimit.Limit, ok bool) {
 	defer func() { ok = recover() == nil }()
 	return wholeOf(limiter).Policy("").Limit, true
-}
-
-// windowed reports whether a limit has windows with a begin and an end.
-func windowed(l hybridlimit.Limit) bool {
-	return l.Algorithm == hybridlimit.AlgFixedWindow || l.Algorithm == hybridlimit.AlgSlidingWindow
 }
 
 func stateless(l hybridlimit.Limit) bool {

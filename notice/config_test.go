@@ -32,7 +32,7 @@ func TestBadInput(t *testing.T) {
 		{(*notice.Limiter)(nil), notice.Config{On: on}, []string{"limiter (<nil>) must not be nil"}},
 		{running, notice.Config{On: on}, []string{`limiter ("*local.ConcurrencyLimiter") counts calls in flight, which have no period`}},
 		{limittest.AllowAll(), notice.Config{On: on}, []string{`must describe its limits (adapter.Describer)`, `must have the method Peek`}},
-		{of(hybridlimit.PerMinute(5)), notice.Config{On: on}, []string{`limiter ("5 per 1m0s, burst 5 (token bucket)") must count in fixed or sliding windows: a token bucket has no period`}},
+		{of(hybridlimit.PerMinute(5)), notice.Config{On: on}, []string{`limiter ("5 per 1m0s, burst 5 (token bucket)") must count in windows: a token bucket has no period`}},
 		{of(hybridlimit.LeakyBucket(5, time.Minute, 0)), notice.Config{On: on}, []string{`a leaky bucket has no period`}},
 		{of(hybridlimit.LeakyQueue(5, time.Minute, 0)), notice.Config{On: on}, []string{`a leaky queue has no period`}},
 		{of(hybridlimit.SlidingLog(5, time.Minute)), notice.Config{On: on}, []string{`a sliding log has no period`}},

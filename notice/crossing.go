@@ -19,6 +19,7 @@ const rounding = 1e-9
 type terms struct {
 	limit hybridlimit.Limit // of the whole
 	needs []int64           // the units that cross each threshold; none: the limit has no windows
+	near  [2]window         // of a calendar: the window of the time of asking, and the next one
 	asked time.Time
 	seen  []seenLimit // a Result with another Limit comes from a change of the limit
 }
@@ -43,16 +44,20 @@ func (l *Limiter) termsOf(e *entry, limit int64, now time.Time) *terms {
 	t := &terms{limit: w.whole.Policy(e.key).Limit, asked: now, seen: []seenLimit{own}}
 	switch {
 	case had != nil && had.limit == t.limit:
-		t.needs = had.needs
+		t.needs, t.near = had.needs, had.near
 		for _, s := range had.seen {
 			if s.of != l && len(t.seen) < mostClasses {
 				t.seen = append(t.seen, s)
 			}
 		}
-	case windowed(t.limit) && t.limit.Period > 0:
+	case windowed(t.limit):
 		for _, at := range w.at {
 			t.needs = append(t.needs, max(1, int64(math.Ceil(float64(t.limit.Rate)*at-rounding))))
 		}
+	}
+	if t.limit.Algorithm == hybridlimit.AlgCalendarWindow && !fromUse(t.limit) && !t.near[0].has(now.UnixNano()) {
+		t.near[0] = bounds(t.limit, now.UnixNano())
+		t.near[1] = bounds(t.limit, t.near[0].end)
 	}
 	e.term.Store(t)
 	return t
@@ -90,6 +95,20 @@ func (m *twoMasks) of(w window) masks {
 	return masks{window: w}
 }
 
+// snapped returns a window that m has instead of one that began with a use at about the same time: the second at which it
+// began is known to half a second, and the next one begins a period later.
+func (m *twoMasks) snapped(w window) window {
+	if m == nil {
+		return w
+	}
+	for _, have := range [...]window{m.now.window, m.before.window} {
+		if apart := w.begin - have.begin; have.end-have.begin == w.end-w.begin && max(apart, -apart) < (w.end-w.begin)/2 {
+			return have
+		}
+	}
+	return w
+}
+
 // with returns m with the masks of a window, and those that it replaces.
 func (m *twoMasks) with(one masks) (made *twoMasks, replaced masks) {
 	switch {
@@ -120,8 +139,11 @@ func (l *Limiter) compare(e *entry, res *hybridlimit.Result) {
 	if reached == 0 && !hides {
 		return
 	}
-	in := windowOf(t.limit, now, res)
-	have := e.told.Load().of(in)
+	in, all := t.windowOf(now, res), e.told.Load()
+	if fromUse(t.limit) {
+		in = all.snapped(in)
+	}
+	have := all.of(in)
 	if hides && have.told != w.all && !e.dim.Load() {
 		e.dim.Store(true)
 	}
@@ -135,6 +157,9 @@ func (l *Limiter) cross(e *entry, t *terms, in window, used int64, reached uint3
 	w := l.watch
 	e.mu.Lock()
 	have := e.told.Load()
+	if fromUse(t.limit) {
+		in = have.snapped(in)
+	}
 	one := have.of(in)
 	missing := reached &^ one.told
 	if missing == 0 {

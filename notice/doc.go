@@ -1,5 +1,5 @@
 // Package notice tells when a key has used a part of its limit: for example, that a customer has made 80 % of the calls
-// of the day.
+// of the month.
 //
 //	watched, err := notice.New(limiter, notice.Config{On: func(c notice.Crossing) {
 //		store(c.ID, c.Key, c.Used, c.Limit, c.End) // a unique index on the ID refuses the second one
@@ -9,8 +9,8 @@
 //	...
 //	watched.Close() // before limiter
 //
-// The limiter counts in fixed or sliding windows, and is of package local, global or hybrid, a class of one, or any
-// adapter.Describer with their Peek. The other algorithms have no windows.
+// The limiter counts in fixed, sliding or calendar windows. It is of package local, global or hybrid, a class of one, or
+// any adapter.Describer with their Peek. The other algorithms have no windows.
 //
 // # At least once
 //
@@ -35,7 +35,8 @@
 // A window is named by the Result, so that it is the same in all processes whose clocks are within half a period of
 // Redis's. A sliding window counts an estimate of the last period. It crosses in the periods of the clock, and what is
 // used late in one may be told in the next one too. If the period of a limit changes, the crossings of the window of
-// the change may be told twice, or with the begin of another window.
+// the change may be told twice, or with the begin of another window. A window from the first use begins at a second of
+// Redis's clock: its crossings have one ID in processes whose clocks are within half a second.
 //
 // # Cost
 //

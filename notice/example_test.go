@@ -3,16 +3,15 @@ package notice_test
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/local"
 	"github.com/hybridlimit/hybridlimit/notice"
 )
 
-// A customer is told at 80 % of the calls of a day, and when none is left.
+// A customer is told at 80 % of the calls of a month, and when none is left.
 func ExampleNew() {
-	limiter, err := local.New(hybridlimit.FixedWindow(10, 24*time.Hour), local.Config{Name: "calls"})
+	limiter, err := local.New(hybridlimit.CalendarWindow(10, hybridlimit.Calendar{Unit: hybridlimit.Month}), local.Config{Name: "calls"})
 	if err != nil {
 		panic(err)
 	}

@@ -98,6 +98,49 @@ func TestALimitOfOne(t *testing.T) {
 	})
 }
 
+// TestCalendar uses months of Berlin, of which one is an hour shorter, and windows from the first use.
+func TestCalendar(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var r told
+		l := newLocal(t, hybridlimit.CalendarWindow(10, hybridlimit.Calendar{Unit: hybridlimit.Month, Zone: "Europe/Berlin"}), local.Config{})
+		n := watch(t, l, notice.Config{On: r.on})
+		for month := time.February; month <= time.May; month++ {
+			begin, end := time.Date(2000, month, 1, 0, 0, 0, 0, berlin).UTC(), time.Date(2000, month+1, 1, 0, 0, 0, 0, berlin).UTC()
+			for _, moment := range []time.Time{begin, end.Add(-time.Nanosecond)} {
+				time.Sleep(time.Until(moment))
+				key := moment.String()
+				for range 12 {
+					ask(t, n, key, 1)
+				}
+				synctest.Wait()
+				if got := r.take(); !slices.Equal(ats(got), []float64{0.8, 1}) || got[0].Begin != begin || got[1].End != end {
+					t.Errorf("at %v: %+v", moment, got)
+				}
+			}
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		var r told
+		n := watch(t, newLocal(t, hybridlimit.WindowFromUse(10, time.Minute), local.Config{}), notice.Config{At: []float64{0.3, 1}, On: r.on})
+		for range 5 {
+			time.Sleep(2*time.Minute + 500*time.Millisecond)
+			begin := time.Now().UTC()
+			for range 20 { // some before the end of the half second at which it began, and some after
+				ask(t, n, "ann", 1)
+				time.Sleep(77 * time.Millisecond)
+			}
+			got := r.take()
+			if !slices.Equal(ats(got), []float64{0.3, 1}) || got[0].Begin != got[1].Begin || got[0].Begin.Sub(begin).Abs() > 500*time.Millisecond {
+				t.Errorf("from the first use at %v: %+v", begin, got)
+			}
+		}
+	})
+}
+
 // TestBorders asks in the first and in the last moment of windows.
 func TestBorders(t *testing.T) {
 	for _, limit := range []hybridlimit.Limit{hybridlimit.FixedWindow(4, time.Minute), hybridlimit.SlidingWindow(4, time.Minute)} {

@@ -246,3 +246,52 @@ func TestClassesOfAFleet(t *testing.T) {
 		}
 	})
 }
+
+// TestCalendarOfAFleet has the windows of a day in Berlin, and those of a minute from the first use, in two processes.
+// Both tell one crossing of each window, with one id.
+func TestCalendarOfAFleet(t *testing.T) {
+	day := hybridlimit.CalendarWindow(40, hybridlimit.Calendar{Unit: hybridlimit.Day, Zone: "Europe/Berlin"})
+	for _, limit := range []hybridlimit.Limit{day, hybridlimit.WindowFromUse(40, time.Minute)} {
+		for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeExact} {
+			t.Run(limit.String()+"/"+mode.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					time.Sleep(22*time.Hour + 59*time.Minute + 25*time.Second) // 00:00 in Berlin is 23:00 UTC
+					b := redistest.NewBubble(t)
+					var members [2]*member
+					for i := range members {
+						m := &member{}
+						m.watched = watch(t, newHybrid(t, b.Link(), limit, hybrid.Config{Mode: mode, MaxWait: time.Second}), notice.Config{At: []float64{1}, On: m.on})
+						members[i] = m
+					}
+					time.Sleep(5 * time.Second)
+					for round := range 3 {
+						began := time.Now().UTC()
+						for range 50 {
+							for _, m := range members {
+								ask(t, m.watched, "ann", 1)
+							}
+							time.Sleep(50 * time.Millisecond)
+						}
+						time.Sleep(5 * time.Second)
+						first, second := members[0].take(), members[1].take()
+						if round == 1 && limit == day { // of the same day as the round before
+							if len(first)+len(second) != 0 {
+								t.Errorf("round %d: told again: %+v, %+v", round, first, second)
+							}
+						} else if len(first) != 1 || len(second) != 1 || first[0].ID != second[0].ID || began.Before(first[0].Begin.Add(-time.Second)) || !began.Before(first[0].End) {
+							t.Errorf("round %d at %v: %+v, %+v", round, began, first, second)
+						}
+						if limit == day {
+							time.Sleep(2500 * time.Millisecond) // the third round is after midnight
+							if round == 1 {
+								time.Sleep(10 * time.Second)
+							}
+							continue
+						}
+						time.Sleep(time.Minute)
+					}
+				})
+			})
+		}
+	}
+}

@@ -11,14 +11,48 @@ import (
 // none.
 type window struct{ begin, end int64 }
 
-// bounds returns the window of a limit at a time: windows are aligned to multiples of their length since the epoch.
+func (w window) has(at int64) bool { return at >= w.begin && at < w.end }
+
+// windowed reports whether a limit has windows with a begin and an end.
+func windowed(l hybridlimit.Limit) bool {
+	switch l.Algorithm {
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow:
+		return l.Period > 0
+	case hybridlimit.AlgCalendarWindow:
+		return fromUse(l) && l.Period > 0 || bounds(l, 0) != window{}
+	}
+	return false
+}
+
+// fromUse reports whether windows begin with a use.
+func fromUse(l hybridlimit.Limit) bool { return l.Calendar.Unit == hybridlimit.FromUse }
+
+// bounds returns the window of a limit at a time: that of a calendar, or one aligned to multiples of its length since
+// the epoch. It is zero for a calendar that is not valid, and for windows that begin with a use.
 func bounds(limit hybridlimit.Limit, at int64) window {
+	if limit.Algorithm == hybridlimit.AlgCalendarWindow {
+		begin, end, err := limit.Calendar.Bounds(time.Unix(0, at))
+		if err != nil {
+			return window{}
+		}
+		return window{begin.UnixNano(), end.UnixNano()}
+	}
 	period := int64(limit.Period)
 	into := at % period
 	if into < 0 { // a clock before 1970
 		into += period
 	}
 	return window{at - into, at - into + period}
+}
+
+// at returns the window at a time, from memory if possible: that of a calendar takes a µs.
+func (t *terms) at(at int64) window {
+	for _, w := range t.near {
+		if w.has(at) {
+			return w
+		}
+	}
+	return bounds(t.limit, at)
 }
 
 // windowOf returns the window in which a Result was decided, which a process received at now. ResetAfter ends at a border
@@ -28,15 +62,30 @@ func bounds(limit hybridlimit.Limit, at int64) window {
 //
 // A ResetAfter of whole periods tells no border: of hybrid it means that the clock of Redis is not known yet. It counts
 // by the clock of the process then, and so does a ResetAfter of 0.
-func windowOf(limit hybridlimit.Limit, now time.Time, res *hybridlimit.Result) window {
-	at, reset := now.UnixNano(), int64(res.ResetAfter)
-	if reset > 0 && reset%int64(limit.Period) != 0 && reset < math.MaxInt64-max(at, 0)-int64(limit.Period) {
+func (t *terms) windowOf(now time.Time, res *hybridlimit.Result) window {
+	at, reset, period := now.UnixNano(), int64(res.ResetAfter), int64(t.limit.TimeToFull())
+	known := reset > 0 && reset < math.MaxInt64-max(at, 0)-2*period
+	if fromUse(t.limit) {
+		return windowFromUse(at, reset, int64(t.limit.Period), known)
+	}
+	if known && reset%period != 0 {
 		ends := at + reset
-		border, next := bounds(limit, ends).begin, bounds(limit, ends).end
-		if next-ends < ends-border {
+		border := t.at(ends).begin
+		if next := t.at(ends).end; next-ends < ends-border {
 			border = next
 		}
 		at = border - reset
 	}
-	return bounds(limit, at)
+	return t.at(at)
+}
+
+// windowFromUse is windowOf for a window that began with a use, at a whole second of Redis's clock. In debt, ResetAfter
+// ends with the window after this one.
+func windowFromUse(at, reset, period int64, known bool) window {
+	if !known {
+		reset = period
+	}
+	ends := time.Unix(0, at+reset).Round(time.Second).UnixNano()
+	end := ends - (reset-1)/period*period
+	return window{end - period, end}
 }

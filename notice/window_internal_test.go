@@ -27,10 +27,72 @@ func TestWindowOf(t *testing.T) {
 			res.ResetAfter--
 		}
 		skew := rapid.Int64Range(-(int64(period)-1)/2, (int64(period)-1)/2).Draw(t, "skew")
-		if got := windowOf(limit, time.Unix(0, at+skew), &res); got != want {
+		if got := (&terms{limit: limit}).windowOf(time.Unix(0, at+skew), &res); got != want {
 			t.Fatalf("%v, want %v", got, want)
 		}
 	})
+}
+
+// TestWindowOfACalendar is TestWindowOf for periods of all lengths. A clock may be off by nearly half of the shorter of
+// two periods.
+func TestWindowOfACalendar(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := hybridlimit.CalendarWindow(10, hybridlimit.Calendar{
+			Unit: hybridlimit.CalendarUnit(rapid.IntRange(int(hybridlimit.Day), int(hybridlimit.Year)).Draw(t, "unit")),
+			Zone: rapid.SampledFrom([]string{"", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"}).Draw(t, "zone"),
+		})
+		at := rapid.Int64Range(0, 2e18).Draw(t, "at")
+		want := bounds(limit, at)
+		next := bounds(limit, want.end)
+		ends, shorter := want.end, min(want.end-want.begin, next.end-next.begin)
+		if rapid.Bool().Draw(t, "in debt") {
+			ends, shorter = next.end, min(next.end-next.begin, bounds(limit, next.end).end-next.end)
+		}
+		skew := rapid.Int64Range(-shorter/2+1, shorter/2-1).Draw(t, "skew")
+		of := &terms{limit: limit}
+		if rapid.Bool().Draw(t, "remembered") {
+			of.near[0] = bounds(limit, at+skew)
+			of.near[1] = bounds(limit, of.near[0].end)
+		}
+		res := hybridlimit.Result{ResetAfter: time.Duration(ends - at)}
+		if int64(res.ResetAfter)%int64(limit.TimeToFull()) == 0 {
+			res.ResetAfter--
+		}
+		if got := of.windowOf(time.Unix(0, at+skew), &res); got != want || !got.has(at) {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	})
+}
+
+// TestWindowFromUse rounds to the second, and snaps to a window that is known.
+func TestWindowFromUse(t *testing.T) {
+	const minute = int64(time.Minute)
+	of := &terms{limit: hybridlimit.WindowFromUse(10, time.Minute)}
+	want := window{1_800_000_000e9, 1_800_000_060e9}
+	for _, after := range []int64{0, 1, minute / 3, minute - 1} {
+		for _, debt := range []int64{0, minute} {
+			for _, skew := range []int64{-499e6, 0, 499e6} {
+				now := time.Unix(0, want.begin+after+skew)
+				if got := of.windowOf(now, &hybridlimit.Result{ResetAfter: time.Duration(minute - after + debt)}); got != want {
+					t.Errorf("after %d with a debt of %d and a clock %d off: %v, want %v", after, debt, skew, got, want)
+				}
+			}
+		}
+	}
+	var m *twoMasks
+	if got := m.snapped(want); got != want {
+		t.Errorf("%v", got)
+	}
+	m, _ = m.with(masks{window: want})
+	later := window{want.end, want.end + minute}
+	for _, off := range []int64{-20e9, -1e9, 0, 1e9, 20e9} {
+		if got := m.snapped(window{want.begin + off, want.end + off}); got != want {
+			t.Errorf("off by %d: %v", off, got)
+		}
+		if got, own := m.snapped(window{later.begin + off, later.end + off}), (window{later.begin + off, later.end + off}); got != own {
+			t.Errorf("the next window, off by %d: %v", off, got)
+		}
+	}
 }
 
 // TestWindowOfNoBorder has values of ResetAfter that tell no border. The clock of the process counts.
@@ -38,7 +100,7 @@ func TestWindowOfNoBorder(t *testing.T) {
 	limit := hybridlimit.FixedWindow(10, time.Minute)
 	now := time.Unix(1_800_000_055, 7)
 	for _, reset := range []time.Duration{0, time.Minute, 2 * time.Minute, hybridlimit.Never, hybridlimit.Never - time.Hour, -time.Second} {
-		got := windowOf(limit, now, &hybridlimit.Result{ResetAfter: reset})
+		got := (&terms{limit: limit}).windowOf(now, &hybridlimit.Result{ResetAfter: reset})
 		if want := (window{1_800_000_000e9, 1_800_000_060e9}); got != want {
 			t.Errorf("%v: %v, want %v", reset, got, want)
 		}
