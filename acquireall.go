@@ -99,6 +99,9 @@ func parted(asks []Ask) (claims []claim, rates []int, err error) {
 // joins reports whether the first rate limiter can be asked together with another.
 func joins(first, other Limiter) bool {
 	one, ok := first.(joint)
+	if w, wraps := other.(wrappedJoint); ok && wraps {
+		return w.Joins(first)
+	}
 	return ok && one.Joins(other)
 }
 

@@ -30,7 +30,7 @@ type Ask struct {
 //
 // The limiters must be of one kind: any limiters of package local, limiters of package global with one Redis client, or
 // limiters of one hub of package hybrid. The AllowJoint of these packages documents the cost of such a call, and its
-// effect on concurrent calls. Limiters that wrap others, such as those of package otellimit, are accepted too.
+// effect on concurrent calls. Limiters of packages otellimit and notice, which wrap others, are accepted beside them.
 //
 // If limits deny, the result is that of the one with the longest RetryAfter. If all admit, it is that of the one with
 // the fewest units remaining. Policy names that limit, so give the limiters names. Delay is the longest of all. Asks
@@ -75,7 +75,20 @@ func allowJoint(ctx context.Context, asks []Ask) (Result, error) {
 		}
 		return Result{}, bad.err("hybridlimit: AllowAll")
 	}
+	for i := range asks {
+		if w, ok := asks[i].Limiter.(wrappedJoint); ok {
+			one = w
+			break
+		}
+	}
 	return one.AllowJoint(ctx, asks)
+}
+
+// wrappedJoint is a joint limiter that wraps another one. It is asked before limiters that wrap none, because only it
+// knows what it wraps.
+type wrappedJoint interface {
+	joint
+	Unwrap() Limiter
 }
 
 // joint has the methods of adapter.Joint, which has their comments.

@@ -39,6 +39,7 @@ func TestAllocations(t *testing.T) {
 		{"address", httplimit.Config{}, httplimit.PeerIP(), counted(), 2},
 		{"API key", httplimit.Config{}, httplimit.APIKey("X-Api-Key", ""), counted(), 2},
 		{"hidden", httplimit.Config{Hide: true}, fixed("k"), counted(), 0},
+		{"no warning", httplimit.Config{WarnBelow: 0.2}, fixed("k"), counted(), 1},
 		{"X-RateLimit", httplimit.Config{XRateLimit: true}, fixed("k"), counted(), 3},
 		{"skipped", httplimit.Config{Skip: func(*http.Request) bool { return true }}, fixed("k"), limiter, 0},
 	} {

@@ -129,6 +129,11 @@ type Config struct {
 	// shadow limit would have denied. It announces a limit to clients before it is in force. False: such denials show
 	// only in the limiter's counters.
 	ShadowHeader bool
+	// WarnBelow adds X-RateLimit-Warning to the response of an admitted request for each limit whose units left are
+	// below this part of its limit, with the policy's name as in RateLimit. Example: 0.2. Limits without an item in
+	// RateLimit have none here. It contradicts Hide. Range: 0 to below 1. Cost: one allocation for each such limit.
+	// Zero: the field is not sent.
+	WarnBelow float64
 	// Jitter lengthens each Retry-After by a random fraction of itself, at most this one, so that clients denied at the
 	// same time do not return at the same time. It matters for windows, which end for all clients at once. Range: 0 to
 	// 1. Zero: no jitter.
@@ -145,6 +150,10 @@ func checked(cfg Config, limits []Limit) ([]gate.Limit, error) {
 	if !cfg.NoKey.valid() {
 		bad.Add("Config.NoKey", int(cfg.NoKey), "must be NoKeyDeny, NoKeyPass or a status of 400 to 599")
 	}
+	if !(cfg.WarnBelow >= 0 && cfg.WarnBelow < 1) { // written so that NaN is a violation too
+		bad.Add("Config.WarnBelow", cfg.WarnBelow, "must be at least 0 and below 1")
+	}
+	bad.AddIf(cfg.Hide && cfg.WarnBelow > 0, "Config.WarnBelow", cfg.WarnBelow, "must be 0 with Config.Hide, which keeps the limits from clients")
 	shared := make([]gate.Limit, len(limits))
 	for i, l := range limits {
 		shared[i] = gate.Limit{Limiter: l.Limiter, Name: l.Name, Brings: l.Of != nil}

@@ -26,7 +26,10 @@
 // windows, t is the time until the used units no longer count, and at least r·w/q. A client that spreads r requests
 // over t is therefore not faster than the limit's rate, as the draft requires.
 //
-// A limit has neither field if its fallback decided, because the figures would not be the fleet's. The same holds for a
+// Config.WarnBelow adds X-RateLimit-Warning for each limit of which little is left, for clients that do not parse the
+// two fields. Its value is the policy's name. The Warning field of HTTP is obsolete (RFC 9111, section 5.5).
+//
+// A limit has none of these fields if its fallback decided, because the figures would not be the fleet's. The same holds for a
 // limit that a switch overrides, a limit in shadow, an unlimited one, and one that FailOpen has passed over.
 //
 // A limit of calls in flight has no window, and the quota unit of the draft: "running";q=200;qu="concurrent-requests".

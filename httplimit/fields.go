@@ -19,11 +19,15 @@ const (
 	fieldRetryAfter = "Retry-After"
 	fieldBucket     = "X-Ratelimit-Bucket"
 	fieldShadow     = "X-Ratelimit-Shadow"
+	fieldWarning    = "X-Ratelimit-Warning"
 	fieldLimit      = "X-Ratelimit-Limit"
 	fieldRemaining  = "X-Ratelimit-Remaining"
 	fieldReset      = "X-Ratelimit-Reset"
 	fieldResetAfter = "X-Ratelimit-Reset-After"
 )
+
+// rounding keeps a product such as 0.07·100, which is above 7, from warning of the seventh unit.
+const rounding = 1e-9
 
 // fields has room for the fields of a response with up to three limits. It is one allocation, because publish runs for
 // each request. The values belong to their response, because a handler may change them in place.
@@ -41,7 +45,7 @@ func (g *middleware) publish(h http.Header, parts []gate.Part) {
 	for i := range parts {
 		p := &parts[i]
 		if p.Res.Shadowed && g.cfg.ShadowHeader {
-			publishShadow(h, p.PolicyName())
+			publishName(h, fieldShadow, p.PolicyName())
 		}
 		it := g.published(p)
 		if it == nil || p.Res.Source == hybridlimit.SourceUnknown {
@@ -49,6 +53,9 @@ func (g *middleware) publish(h http.Header, parts []gate.Part) {
 		}
 		if least == nil || p.Res.Remaining < least.Res.Remaining {
 			least = p
+		}
+		if float64(p.Res.Remaining) < g.cfg.WarnBelow*float64(p.Res.Limit)-rounding {
+			publishName(h, fieldWarning, it.Name)
 		}
 		if g.cfg.Hide {
 			continue
@@ -160,17 +167,17 @@ func (g *middleware) publishDenial(h http.Header, parts []gate.Part, denied int,
 	g.publishNarrowest(h, p, true)
 }
 
-// withdraw removes the fields with the units left.
+// withdraw removes the fields about the units left.
 func withdraw(h http.Header) {
-	for _, name := range [...]string{fieldRateLimit, fieldBucket, fieldLimit, fieldRemaining, fieldReset, fieldResetAfter} {
+	for _, name := range [...]string{fieldRateLimit, fieldBucket, fieldLimit, fieldRemaining, fieldReset, fieldResetAfter, fieldWarning} {
 		delete(h, name)
 	}
 }
 
-// publishShadow names a shadow limit that would have denied the request.
-func publishShadow(h http.Header, name string) {
+// publishName adds the name of a policy to a field.
+func publishName(h http.Header, field, name string) {
 	if ratelimitheader.Printable(name) {
-		addField(h, fieldShadow, []string{name})
+		addField(h, field, []string{name})
 	}
 }
 

@@ -191,6 +191,21 @@ var chains = []chain{
 			show(mw(&served{}))
 		}
 	}},
+	{"few units are left", func(t *testing.T, show func(http.Handler)) {
+		mw := middleware(t, httplimit.Config{WarnBelow: 0.5},
+			httplimit.Limit{Limiter: newLocal(t, "all", hybridlimit.FixedWindow(5, time.Minute)), Key: httplimit.Everyone()},
+			httplimit.Limit{Limiter: newLocal(t, "user", hybridlimit.PerHour(4)), Key: fixed("ann")})
+		for range 5 { // two left of four are not below a half
+			show(mw(&served{}))
+		}
+	}},
+	{"few units are left in one of two middlewares", func(t *testing.T, show func(http.Handler)) {
+		outer := middleware(t, httplimit.Config{WarnBelow: 0.9}, httplimit.Limit{Limiter: newLocal(t, "all", hybridlimit.PerMinute(3)), Key: httplimit.Everyone()})
+		inner := middleware(t, httplimit.Config{WarnBelow: 0.9}, httplimit.Limit{Limiter: newLocal(t, "route", hybridlimit.PerMinute(1)), Key: fixed("k")})
+		for range 2 {
+			show(outer(inner(&served{})))
+		}
+	}},
 	{"a bad key and a bad cost", func(t *testing.T, show func(http.Handler)) {
 		for _, limit := range []httplimit.Limit{
 			{Limiter: limittest.AllowAll(), Key: fixed(strings.Repeat("k", adapter.DefaultMaxKeyBytes+1))},

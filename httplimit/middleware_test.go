@@ -29,7 +29,7 @@ func TestNewChecksItsArguments(t *testing.T) {
 	key := fixed("k")
 	var none *local.Limiter
 	unnamed, named := newLocal(t, "", hybridlimit.PerSecond(1)), newLocal(t, "named", hybridlimit.PerSecond(1))
-	_, err := httplimit.New(httplimit.Config{Failure: 7, NoKey: 302, Jitter: math.NaN()},
+	_, err := httplimit.New(httplimit.Config{Failure: 7, NoKey: 302, Jitter: math.NaN(), WarnBelow: 1},
 		httplimit.Limit{Name: "a b", Bucket: "{}"},
 		httplimit.Limit{Name: "same", Limiter: limittest.AllowAll(), Key: key},
 		httplimit.Limit{Name: "same", Limiter: limittest.AllowAll(), Key: key},
@@ -44,7 +44,7 @@ func TestNewChecksItsArguments(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	for _, field := range []string{
-		"Config.Failure (7)", "Config.NoKey (302)", "Config.Jitter (NaN)", "limits[0].Limiter", "limits[0].Key", `limits[0].Name ("a b")`, `limits[0].Bucket ("{}")`, `limits[2].Name ("same")`,
+		"Config.Failure (7)", "Config.NoKey (302)", "Config.Jitter (NaN)", "Config.WarnBelow (1)", "limits[0].Limiter", "limits[0].Key", `limits[0].Name ("a b")`, `limits[0].Bucket ("{}")`, `limits[2].Name ("same")`,
 		"limits[3].Limiter", `limits[4].Name ("") must be set because there are several limits`, `limits[6].Name ("")`, `limits[5] has the name "default" too`,
 		`limits[8].Name ("")`, `limits[7] has the name "named" too`, `limits[9].Name ("default")`,
 	} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/adapter"
+	"github.com/hybridlimit/hybridlimit/internal/news"
 )
 
 // counted is a limiter whose decisions are counted.
@@ -127,6 +128,12 @@ func (c *counted) dressed() hybridlimit.Limiter {
 	return c
 }
 
+// wrappedJoint is a joint limiter around another one.
+type wrappedJoint interface {
+	adapter.Joint
+	Unwrap() hybridlimit.Limiter
+}
+
 // inner returns the limiter that l wraps, or l itself.
 func inner(l hybridlimit.Limiter) hybridlimit.Limiter {
 	if w, ok := l.(wrapper); ok {
@@ -136,7 +143,9 @@ func inner(l hybridlimit.Limiter) hybridlimit.Limiter {
 }
 
 // Joins reports whether the limiter can be asked together with the other one, wrapped or not.
-func (j joining) Joins(other hybridlimit.Limiter) bool { return j.joint.Joins(inner(other)) }
+func (j joining) Joins(other hybridlimit.Limiter) bool {
+	return j.joint.Joins(inner(other)) || j.joint.Joins(news.Inner(other))
+}
 
 // AllowJoint calls the limiter. An allowed call counts for each limit with that limit's result. A denied call counts
 // for the limits that denied. A failure counts for all limits. The duration is recorded for the same limits.
@@ -145,8 +154,15 @@ func (j joining) AllowJoint(ctx context.Context, asks []hybridlimit.Ask) (hybrid
 	for i, a := range asks {
 		plain[i] = hybridlimit.Ask{Limiter: inner(a.Limiter), Key: a.Key, N: a.N}
 	}
+	next := j.joint
+	for _, a := range plain { // a wrapper of another package must take its own off
+		if w, ok := a.Limiter.(wrappedJoint); ok {
+			next = w
+			break
+		}
+	}
 	began := time.Now()
-	res, err := j.joint.AllowJoint(ctx, plain)
+	res, err := next.AllowJoint(ctx, plain)
 	took := time.Since(began)
 	for i := range asks {
 		one := plain[i].Result

@@ -157,6 +157,28 @@ func TestJointCalls(t *testing.T) {
 	}
 }
 
+// A wrapped limiter is asked together with one that is not wrapped, in both orders.
+func TestBesideABareLimiter(t *testing.T) {
+	p := &metertest.Provider{}
+	r := recorder(t, otellimit.Config{MeterProvider: p})
+	wrapped := must[hybridlimit.Limiter](t)(r.Wrap("wrapped", newLocal(t, "wrapped", 5)))
+	bare := newLocal(t, "bare", 5)
+	if !wrapped.(adapter.Joint).Joins(bare) || !wrapped.(adapter.Joint).Joins(wrapped) {
+		t.Error("a wrapped limiter does not join a bare one, or itself")
+	}
+	for _, asks := range [][]hybridlimit.Ask{
+		{{Limiter: bare, Key: "k", N: 1}, {Limiter: wrapped, Key: "k", N: 1}},
+		{{Limiter: wrapped, Key: "k", N: 1}, {Limiter: bare, Key: "k", N: 1}},
+	} {
+		if res, err := hybridlimit.AllowAll(t.Context(), asks...); err != nil || !res.Allowed || !asks[0].Result.Allowed || !asks[1].Result.Allowed {
+			t.Errorf("%+v, %v", res, err)
+		}
+	}
+	if n := p.Collect(t)["rate_limiting.decisions{rate_limiting.policy=wrapped,rate_limiting.result=allowed,rate_limiting.source=local}"]; n != 2 {
+		t.Errorf("%v decisions are counted, want 2", n)
+	}
+}
+
 // Wrapped limiters keep the interfaces of their limiter.
 func TestInterfacesAreKept(t *testing.T) {
 	type onlyJoint struct{ adapter.Joint }

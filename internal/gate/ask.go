@@ -188,13 +188,16 @@ type refunder interface {
 	Refund(ctx context.Context, key string, n int64) (hybridlimit.Result, error)
 }
 
+// wrapper is a limiter around another one.
+type wrapper interface{ Unwrap() hybridlimit.Limiter }
+
 // refunderOf returns the limiter, or the first limiter that it wraps (Unwrap), that is a refunder.
 func refunderOf(l hybridlimit.Limiter) (refunder, bool) {
 	for {
 		if r, ok := l.(refunder); ok {
 			return r, true
 		}
-		w, ok := l.(interface{ Unwrap() hybridlimit.Limiter })
+		w, ok := l.(wrapper)
 		if !ok {
 			return nil, false
 		}

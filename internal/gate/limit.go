@@ -190,7 +190,8 @@ func (l *Limit) turn() int {
 	return 1
 }
 
-// jointOf returns the limiter that can ask all limiters of rates without Brings together, or nil.
+// jointOf returns the limiter that can ask all limiters of rates without Brings together, or nil. It is one that wraps
+// another limiter, if there is one: only that knows what it wraps.
 func jointOf(limits []Limit) adapter.Joint {
 	limits = slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return l.Brings || l.Holds() })
 	if len(limits) < 2 {
@@ -200,7 +201,15 @@ func jointOf(limits []Limit) adapter.Joint {
 	if !ok {
 		return nil
 	}
-	for _, l := range limits[1:] {
+	for _, l := range limits {
+		if _, wraps := l.Limiter.(wrapper); wraps {
+			if joint, ok = l.Limiter.(adapter.Joint); !ok {
+				return nil
+			}
+			break
+		}
+	}
+	for _, l := range limits {
 		if !joint.Joins(l.Limiter) {
 			return nil
 		}

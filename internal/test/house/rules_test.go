@@ -124,7 +124,8 @@ var product = map[string]rule{
 	"internal/clientaddr":      {inside: []string{".", "adapter", "clientkey"}},                                                              // shared with the module grpclimit
 	"internal/gate":            {inside: []string{".", "adapter", "internal/ratelimitheader", "internal/sometimes"}, outside: []string{lru}}, // shared with the module grpclimit
 	"httplimit":                {inside: []string{".", "adapter", "clientkey", "internal/clientaddr", "internal/gate", "internal/news", "internal/ratelimitheader", "internal/sometimes", "spend"}},
-	"otellimit":                {inside: []string{".", "adapter"}, outside: []string{otel}},
+	"otellimit":                {inside: []string{".", "adapter", "internal/news"}, outside: []string{otel}},
+	"notice":                   {inside: []string{".", "adapter", "internal/news", "internal/shards", "internal/sometimes"}, outside: []string{lru}},
 	"spend":                    {inside: []string{".", "adapter", "internal/news"}, outside: []string{lru}},
 	"internal/filepoll":        {},
 	"internal/yamlbound":       {}, // shared by the modules limitfile/yamllimit and rls

@@ -58,7 +58,7 @@ var imports = map[string]string{
 	"hybridlimit": project, "local": project + "/local", "global": project + "/global", "hybrid": project + "/hybrid",
 	"httplimit": project + "/httplimit", "clientkey": project + "/clientkey", "limittest": project + "/limittest", "grpclimit": project + "/grpclimit",
 	"limitfile": project + "/limitfile", "shed": project + "/shed", "otellimit": project + "/otellimit",
-	"debug": project + "/hybrid/debug", "spend": project + "/spend",
+	"debug": project + "/hybrid/debug", "spend": project + "/spend", "notice": project + "/notice",
 	"grpc": "google.golang.org/grpc", "credentials": "google.golang.org/grpc/credentials",
 	"errdetails": "google.golang.org/genproto/googleapis/rpc/errdetails",
 	"durationpb": "google.golang.org/protobuf/types/known/durationpb", "connect": "connectrpc.com/connect",
