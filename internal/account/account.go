@@ -52,6 +52,9 @@ func (a *Account) owed() int64 { return a.pending + a.inflight + a.earlier.units
 // back returns the units given back that Redis has not acknowledged.
 func (a *Account) back() int64 { return a.refunds.units() + a.giving.units }
 
+// GivenBack returns the units given back that Redis has not acknowledged.
+func (a *Account) GivenBack() int64 { return a.back() }
+
 // backHere is back without the units of an earlier window, which are not there in this one.
 func (a *Account) backHere(c *Conditions) int64 {
 	units := a.back()

@@ -1,0 +1,51 @@
+package hybrid
+
+import (
+	"context"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/moves"
+)
+
+func init() {
+	moves.HomeOf = func(hub any) moves.Home {
+		h := hub.(*Hub)
+		return moves.Home{
+			Client: h.client, Prefix: h.cfg.Prefix, Tags: h.cfg.Tags, HashKeys: h.cfg.HashKeys, Functions: h.cfg.Functions,
+			Logger: h.cfg.Logger, Meters: h.cfg.MeterProvider, Digest: h.names.Digest,
+		}
+	}
+	moves.ReceiverOf = func(l hybridlimit.Limiter) moves.Receiver { return (*giver)(l.(*Limiter)) }
+}
+
+// Give implements moves.Receiver. It is Refund, but the sync goes at once.
+func (g *giver) Give(ctx context.Context, key string, n int64) (bool, error) {
+	l := (*Limiter)(g)
+	if err := l.control.Check(key, n, l.maxKey); err != nil {
+		return false, err
+	}
+	if _, ok := l.terms.Uncounted(0); ok {
+		return false, nil
+	}
+	at, err := l.terms.Place(key)
+	if err != nil || account.Static(at.Plan.Limit) {
+		return false, err
+	}
+	_, err = l.direct.RefundLater(ctx, key, at, n, account.Taken{}, account.SyncNow)
+	return true, err
+}
+
+// Given implements moves.Receiver.
+func (g *giver) Given(key string) int64 {
+	e := g.terms.Store.Peek(key)
+	if e == nil {
+		return 0
+	}
+	e.Lock()
+	defer e.Unlock()
+	return e.Account.GivenBack()
+}
+
+// Fleet implements moves.Receiver.
+func (g *giver) Fleet() int64 { return g.party.Size() }

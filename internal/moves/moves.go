@@ -1,0 +1,50 @@
+// Package moves is for package region, which moves units of a key from one Redis to another. Packages hybrid and global
+// give it what their limiters have no method for.
+package moves
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// Home is what a hub has in common with the limiters of other regions.
+type Home struct {
+	Client    redis.UniversalClient
+	Prefix    string
+	Tags      int
+	HashKeys  hybridlimit.Secret
+	Functions bool
+	Logger    *slog.Logger
+	Meters    metric.MeterProvider // nil: none
+	Digest    func(limiter, key string) string
+}
+
+// Receiver takes units that were taken elsewhere.
+type Receiver interface {
+	// Give adds n units of key, which Redis is told once and as soon as possible. It reports whether they may come to
+	// Redis: false if a switch makes the limiter count nothing. With an error, they may come or not.
+	Give(ctx context.Context, key string, n int64) (bool, error)
+	// Given returns the units of key that were given back and that Redis has not acknowledged.
+	Given(key string) int64
+	// Fleet returns N.
+	Fleet() int64
+}
+
+// Donor gives units of a key away.
+type Donor interface {
+	// TakeAbove takes up to n units of key, and leaves floor units. left is the number of units above floor afterwards.
+	TakeAbove(ctx context.Context, key string, n, floor int64) (taken, left int64, err error)
+}
+
+// The functions are set while packages are initialised: the first two by hybrid, the third by global. They panic for
+// another type.
+var (
+	HomeOf     func(hub any) Home
+	ReceiverOf func(hybridlimit.Limiter) Receiver
+	DonorOf    func(hybridlimit.Limiter) Donor
+)
