@@ -20,31 +20,31 @@ func init() {
 }
 
 // Give implements moves.Receiver. It is Refund, but the sync goes at once.
-func (g *giver) Give(ctx context.Context, key string, n int64) (bool, error) {
+func (g *giver) Give(ctx context.Context, key string, n int64) (at int64, counts bool, err error) {
 	l := (*Limiter)(g)
 	if err := l.control.Check(key, n, l.maxKey); err != nil {
-		return false, err
+		return 0, false, err
 	}
 	if _, ok := l.terms.Uncounted(0); ok {
-		return false, nil
+		return 0, false, nil
 	}
-	at, err := l.terms.Place(key)
-	if err != nil || account.Static(at.Plan.Limit) {
-		return false, err
+	place, err := l.terms.Place(key)
+	if err != nil || account.Static(place.Plan.Limit) {
+		return 0, false, err
 	}
-	_, err = l.direct.RefundLater(ctx, key, at, n, account.Taken{}, account.SyncNow)
-	return true, err
+	_, err = l.direct.RefundLater(ctx, key, place, n, account.Taken{}, account.SyncNow)
+	return l.clock.Now(), true, err
 }
 
-// Given implements moves.Receiver.
-func (g *giver) Given(key string) int64 {
+// Landed implements moves.Receiver.
+func (g *giver) Landed(key string, at int64) bool {
 	e := g.terms.Store.Peek(key)
 	if e == nil {
-		return 0
+		return true
 	}
 	e.Lock()
 	defer e.Unlock()
-	return e.Account.GivenBack()
+	return e.Account.ToldGiven(at)
 }
 
 // Fleet implements moves.Receiver.

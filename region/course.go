@@ -41,13 +41,13 @@ type donor struct {
 
 // terms are the same for all keys.
 type terms struct {
-	burst  int64 // of the region here
-	under  int64 // units that may be under way to it
+	under  int64 // units that may be under way to the region here
 	donors []donorTerms
 }
 
 type donorTerms struct {
-	spare int64   // units above its quarter, of a full bucket
+	floor int64   // its quarter: units that it keeps
+	spare int64   // units above it, of a full bucket
 	perNs float64 // units that it refills in a ns
 }
 

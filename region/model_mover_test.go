@@ -66,7 +66,7 @@ func (w *world) move(p *proc) {
 			c.failed(i, w.now)
 		}
 	}
-	if c.given > 0 && (p.s.GivenBack() == 0 || w.mutant == mutNotLanded) {
+	if c.given > 0 && (p.s.ToldGiven(p.gave) || w.mutant == mutNotLanded) {
 		c.landed()
 	}
 	if p.holds && c.idle() && (c.spent(w.now) || !c.wants(w.now)) {
@@ -147,6 +147,7 @@ func (w *world) deliver(i int, lose bool) {
 	}
 	w.begin(p)
 	p.s.Refund(p.conditions(), give, account.Taken{}, account.SyncNow)
+	p.gave = w.now
 	w.end(p)
 	w.logf("r%d p%d gives %d", p.r.place, p.id, give)
 }

@@ -112,7 +112,7 @@ func (pl *plan) world(m mutant) (w *world, ok bool) {
 	all := make([]donorTerms, len(pl.shares))
 	for i := range pl.shares {
 		l := parts[fmt.Sprint(i)].limit
-		all[i] = donorTerms{spare: l.Burst - l.Burst/4, perNs: float64(l.Rate) / float64(l.Period)}
+		all[i] = donorTerms{floor: l.Burst / 4, spare: l.Burst - l.Burst/4, perNs: float64(l.Rate) / float64(l.Period)}
 	}
 	for i := range pl.shares {
 		p := parts[fmt.Sprint(i)]
@@ -122,7 +122,7 @@ func (pl *plan) world(m mutant) (w *world, ok bool) {
 			Credit: r.Credit(pl.mode, pl.part, 1000, int64(pl.procs[i])),
 		}
 		donors := slices.Delete(slices.Clone(all), i, i+1)
-		w.newModelRegion(p.limit, &terms{burst: p.limit.Burst, under: p.under, donors: donors}, c, pl.procs[i])
+		w.newModelRegion(p.limit, &terms{under: p.under, donors: donors}, c, pl.procs[i])
 	}
 	for i, r := range w.regions {
 		r.cut, r.skew = make([]bool, len(w.regions)), pl.skew[i]

@@ -109,6 +109,7 @@ type proc struct {
 
 	course *course
 	got    int64 // ns; the permit of the units under way was asked for; negative: they were given too late
+	gave   int64 // ns; units were given
 	holds  bool
 }
 

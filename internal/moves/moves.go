@@ -26,11 +26,11 @@ type Home struct {
 
 // Receiver takes units that were taken elsewhere.
 type Receiver interface {
-	// Give adds n units of key, which Redis is told once and as soon as possible. It reports whether they may come to
-	// Redis: false if a switch makes the limiter count nothing. With an error, they may come or not.
-	Give(ctx context.Context, key string, n int64) (bool, error)
-	// Given returns the units of key that were given back and that Redis has not acknowledged.
-	Given(key string) int64
+	// Give adds n units of key, of which Redis is told once and as soon as possible. at is for Landed. counts is false if
+	// a switch makes the limiter count nothing. With an error, Redis may be told or not.
+	Give(ctx context.Context, key string, n int64) (at int64, counts bool, err error)
+	// Landed reports whether Redis knows of all units of key that were given up to at, or never will.
+	Landed(key string, at int64) bool
 	// Fleet returns N.
 	Fleet() int64
 }
