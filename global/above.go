@@ -8,7 +8,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/moves"
 )
 
-func init() { moves.DonorOf = func(l hybridlimit.Limiter) moves.Donor { return (*giver)(l.(*Limiter)) } }
+func init() {
+	moves.DonorOf = func(l hybridlimit.Limiter) moves.Donor { return (*giver)(l.(*Limiter)) }
+}
 
 // TakeAbove implements moves.Donor. It is AllowAtMost with a floor.
 func (g *giver) TakeAbove(ctx context.Context, key string, n, floor int64) (taken, left int64, err error) {

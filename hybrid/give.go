@@ -47,5 +47,18 @@ func (g *giver) Landed(key string, at int64) bool {
 	return e.Account.ToldGiven(at)
 }
 
+// Left implements moves.Receiver.
+func (g *giver) Left(key string) int64 {
+	e := g.terms.Store.Peek(key)
+	if e == nil {
+		return 0
+	}
+	e.Lock()
+	defer e.Unlock()
+	now := g.clock.Now()
+	c := e.Conditions(e.Plan.Load(), now)
+	return e.Account.Remaining(&c, now)
+}
+
 // Fleet implements moves.Receiver.
 func (g *giver) Fleet() int64 { return g.party.Size() }

@@ -27,6 +27,7 @@ type course struct {
 	open   int   // asks without an answer
 	flying int64 // units that are asked for, or given and not known to have landed
 	given  int64 // of these, units given
+	came   int64 // units given since the last ask
 	donors []donor
 }
 
@@ -41,6 +42,7 @@ type donor struct {
 
 // terms are the same for all keys.
 type terms struct {
+	burst  int64 // of the region here
 	under  int64 // units that may be under way to the region here
 	donors []donorTerms
 }
@@ -52,8 +54,8 @@ type donorTerms struct {
 }
 
 const (
-	// askEvery is the shortest time between two asks for a key: ten messages a second and region.
-	askEvery = 100 * time.Millisecond
+	// askEvery is the shortest time between two asks for a key: at most twelve messages a second and region.
+	askEvery = 85 * time.Millisecond
 	// askFor bounds an ask. A later answer is not used.
 	askFor = 300 * time.Millisecond
 	// permitFor is the time from the request for a permit in which asks begin, and staleAfter that in which units are
@@ -63,8 +65,10 @@ const (
 	// backoff and backoffMost bound the time in which a region without units is left alone.
 	backoff     = 100 * time.Millisecond
 	backoffMost = time.Second
-	// notedFor is the time for which a denial asks for units.
+	// notedFor is the time for which units are wanted after a denial.
 	notedFor = time.Second
+	// fewer is the part of the last units that is asked for without a denial.
+	fewer = 0.9
 )
 
 func newCourse(t *terms) *course { return &course{terms: t, donors: make([]donor, len(t.donors))} }
@@ -75,8 +79,14 @@ func (c *course) deny(units float64, cost, now int64) {
 	c.cost, c.last = max(c.cost, cost), now
 }
 
-// wants reports whether units are wanted.
-func (c *course) wants(now int64) bool { return c.denied > 0 && now-c.last < int64(notedFor) }
+// wants reports whether units are wanted. left is the number of units here. After a denial they are wanted as long as
+// they come and are used up: with the next denial they would come too late.
+func (c *course) wants(left, now int64) bool {
+	return now-c.last < int64(notedFor) && (c.denied > 0 || c.came > 0 && 2*left < c.terms.burst)
+}
+
+// leave makes a region not be asked before a time.
+func (c *course) leave(i int, until int64) { c.donors[i].until = max(c.donors[i].until, until) }
 
 // idle reports whether nothing is under way.
 func (c *course) idle() bool { return c.open == 0 && c.flying == 0 }
@@ -85,8 +95,8 @@ func (c *course) idle() bool { return c.open == 0 && c.flying == 0 }
 func (c *course) permitted(at int64) { c.permit = at }
 
 // mayAsk reports whether the next ask may begin, if there is a permit.
-func (c *course) mayAsk(now int64) bool {
-	return c.idle() && c.wants(now) && (c.asked == 0 || now-c.asked >= int64(askEvery)) && c.someone(now)
+func (c *course) mayAsk(left, now int64) bool {
+	return c.idle() && c.wants(left, now) && (c.asked == 0 || now-c.asked >= int64(askEvery)) && c.someone(now)
 }
 
 // someone reports whether a region may be asked.
@@ -102,30 +112,41 @@ func (c *course) someone(now int64) bool {
 // spent reports whether the permit must go back before the next ask.
 func (c *course) spent(now int64) bool { return now-c.permit >= int64(permitFor) }
 
-// ask returns the units to ask each region for. processes is the number of those of the region, whose calls are denied
-// too.
-func (c *course) ask(processes, now int64) []int64 {
+// ask returns the units to ask each region for. left is as for wants. processes is the number of those of the region,
+// whose calls are denied too.
+func (c *course) ask(left, processes, now int64) []int64 {
 	asks := make([]int64, len(c.donors))
-	if c.permit == 0 || c.spent(now) || !c.mayAsk(now) {
+	if c.permit == 0 || c.spent(now) || !c.mayAsk(left, now) {
 		return asks
 	}
-	want := min(float64(c.terms.under), math.Max(float64(c.cost), c.denied*float64(processes)))
+	// Units that came and were used up are wanted again: without them, as many calls would have been denied. Without a
+	// denial, a few less.
+	again := 0.0
+	if now-c.asked < int64(notedFor) {
+		again = float64(c.came)
+	}
+	if c.denied == 0 {
+		again *= fewer
+	}
+	want := math.Max(float64(c.cost), c.denied*float64(processes)+again)
+	want = min(want, float64(c.terms.under), float64(c.terms.burst-max(0, left)))
+	c.came = 0
 	sum := 0.0
 	for i := range c.donors {
 		sum += c.likely(i, now)
 	}
-	left := int64(want)
+	rest := int64(want)
 	for i := range c.donors {
 		part := 0.0
 		if sum > 0 {
 			part = math.Ceil(want * c.likely(i, now) / sum)
 		}
-		n := min(left, int64(part))
+		n := min(rest, int64(part))
 		if n < 1 {
 			continue
 		}
 		asks[i], c.donors[i].asked = n, n
-		left, c.flying, c.open = left-n, c.flying+n, c.open+1
+		rest, c.flying, c.open = rest-n, c.flying+n, c.open+1
 	}
 	if c.open > 0 {
 		c.asked, c.denied, c.cost = now, 0, 0
@@ -159,7 +180,7 @@ func (c *course) answer(i int, granted, left, now int64) (give int64) {
 	if now-c.permit >= int64(staleAfter) {
 		return 0
 	}
-	c.flying, c.given = c.flying+granted, c.given+granted
+	c.flying, c.given, c.came = c.flying+granted, c.given+granted, c.came+granted
 	return granted
 }
 

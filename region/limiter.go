@@ -48,6 +48,11 @@ type other struct {
 	limiter *global.Limiter
 	donor   moves.Donor
 	line    *sometimes.Line // about its failures
+
+	// These belong to the mover.
+	warm    bool  // its Redis has answered and has the script
+	warming bool  // a message about that is in flight
+	again   int64 // ns; none is sent before
 }
 
 var (
@@ -108,7 +113,7 @@ func (l *Limiter) build(parts map[string]part) (err error) {
 		if err != nil {
 			return fmt.Errorf("region: Config.Others[%q]: %w", name, err)
 		}
-		l.others = append(l.others, &other{name, limiter, moves.DonorOf(limiter), sometimes.Every(logEvery)})
+		l.others = append(l.others, &other{name: name, limiter: limiter, donor: moves.DonorOf(limiter), line: sometimes.Every(logEvery)})
 	}
 	l.measured, err = l.measure(l.home.Meters)
 	return err
@@ -131,7 +136,8 @@ func (l *Limiter) dismantle() error {
 
 // termsOf returns what the mover needs of a division.
 func (l *Limiter) termsOf(parts map[string]part) *terms {
-	t := &terms{under: parts[l.cfg.Here].under}
+	here := parts[l.cfg.Here]
+	t := &terms{burst: here.limit.Burst, under: here.under}
 	for _, o := range l.others {
 		limit := parts[o.name].limit
 		floor := limit.Burst / 4

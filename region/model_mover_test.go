@@ -60,7 +60,10 @@ func (w *world) release(p *proc) {
 
 // move runs the mover of a process once.
 func (w *world) move(p *proc) {
-	c := p.course
+	c, left := p.course, p.s.Remaining(p.conditions(), w.now)
+	if w.greedy { // safety must not depend on modesty
+		left = min(left, 0)
+	}
 	for i := range c.donors {
 		if c.donors[i].asked > 0 && w.now-c.asked >= int64(askFor) {
 			c.failed(i, w.now)
@@ -69,10 +72,10 @@ func (w *world) move(p *proc) {
 	if c.given > 0 && (p.s.ToldGiven(p.gave) || w.mutant == mutNotLanded) {
 		c.landed()
 	}
-	if p.holds && c.idle() && (c.spent(w.now) || !c.wants(w.now)) {
+	if p.holds && c.idle() && (c.spent(w.now) || !c.wants(left, w.now)) {
 		w.release(p)
 	}
-	if !c.mayAsk(w.now) {
+	if !c.mayAsk(left, w.now) {
 		return
 	}
 	if !p.holds {
@@ -82,7 +85,7 @@ func (w *world) move(p *proc) {
 		c.permitted(w.now)
 		p.holds, p.got = true, w.now
 	}
-	for i, n := range c.ask(int64(len(p.r.procs)), w.now) {
+	for i, n := range c.ask(left, int64(len(p.r.procs)), w.now) {
 		if n == 0 {
 			continue
 		}

@@ -122,7 +122,7 @@ func (pl *plan) world(m mutant) (w *world, ok bool) {
 			Credit: r.Credit(pl.mode, pl.part, 1000, int64(pl.procs[i])),
 		}
 		donors := slices.Delete(slices.Clone(all), i, i+1)
-		w.newModelRegion(p.limit, &terms{under: p.under, donors: donors}, c, pl.procs[i])
+		w.newModelRegion(p.limit, &terms{burst: p.limit.Burst, under: p.under, donors: donors}, c, pl.procs[i])
 	}
 	for i, r := range w.regions {
 		r.cut, r.skew = make([]bool, len(w.regions)), pl.skew[i]

@@ -15,7 +15,7 @@ import (
 
 const (
 	// pace is the time between two looks of the mover at its keys.
-	pace = 20 * time.Millisecond
+	pace = 10 * time.Millisecond
 	// mostFlights bounds the messages in flight.
 	mostFlights = 256
 	// logEvery is the least time between two lines about the failures of one region.
@@ -25,8 +25,16 @@ const (
 	primeEvery = 12 * time.Hour
 	// primeAgain is the time between two attempts until Redis has granted one.
 	primeAgain = 1500 * time.Millisecond
+	// warmFor bounds the first message to another region.
+	warmFor = 2 * time.Second
 	// primeKey is the key of these acquisitions. It moves no units.
 	primeKey = "region"
+)
+
+// The lines of the log.
+const (
+	msgSilent   = "hybridlimit: another region did not answer; until it does, no units come from it, and the last ones may be lost"
+	msgNoPermit = "hybridlimit: no permit to move units between regions; a denied key has this region's share until the cause is gone"
 )
 
 // event is the end of a message, for the mover.
@@ -116,6 +124,7 @@ func (m *mover) enter(n *note) {
 // look looks at all keys.
 func (m *mover) look() {
 	now, fleet := m.now(), int64(0)
+	m.warmUp(now)
 	for n, k := range m.keys {
 		if units, cost := n.take(); units > 0 {
 			k.deny(float64(units), cost, now)
@@ -124,7 +133,13 @@ func (m *mover) look() {
 		if k.given > 0 && k.giving == 0 && m.receiver.Landed(n.key, k.gave) {
 			k.landed()
 		}
-		if k.held && k.idle() && (m.ending || k.spent(now) || !k.wants(now)) {
+		for i, o := range m.others {
+			if !o.warm {
+				k.leave(i, now+int64(pace))
+			}
+		}
+		left := m.receiver.Left(n.key)
+		if k.held && k.idle() && (m.ending || k.spent(now) || !k.wants(left, now)) {
 			k.permit.Release()
 			k.held = false
 		}
@@ -132,13 +147,13 @@ func (m *mover) look() {
 		case k.idle() && !k.held && !k.acquiring && now-k.seen >= int64(notedFor):
 			delete(m.keys, n)
 			m.notes.remove(n)
-		case m.ending || m.flights >= mostFlights || !k.mayAsk(now):
+		case m.ending || m.flights >= mostFlights || !k.mayAsk(left, now):
 		case k.held:
 			k.terms = m.terms.Load()
 			if fleet == 0 {
 				fleet = m.receiver.Fleet()
 			}
-			for i, units := range k.ask(fleet, now) {
+			for i, units := range k.ask(left, fleet, now) {
 				if units > 0 {
 					m.askOther(k, i, units)
 				}
@@ -169,6 +184,31 @@ func (m *mover) fly(message func() event) {
 	}()
 }
 
+// warmUp connects to the regions that have not answered yet. The first message on a connection takes several round
+// trips, and would be late as an ask.
+func (m *mover) warmUp(now int64) {
+	for _, o := range m.others {
+		if len(m.keys) == 0 || m.ending || o.warm || o.warming || now < o.again {
+			continue
+		}
+		o.warming = true
+		m.count.asks.Add(1)
+		m.fly(func() event {
+			ctx, cancel := context.WithTimeout(m.ctx, warmFor)
+			defer cancel()
+			err := o.limiter.Ready(ctx)
+			return event{func(now int64) {
+				o.warming, o.warm = false, err == nil
+				if err != nil {
+					o.again = now + int64(backoffMost)
+					m.count.failed.Add(1)
+					m.say(o, msgSilent, err)
+				}
+			}, func() {}}
+		})
+	}
+}
+
 // acquire asks for the permit of a key.
 func (m *mover) acquire(k *moving, now int64) {
 	k.acquiring = true
@@ -182,7 +222,7 @@ func (m *mover) acquire(k *moving, now int64) {
 				k.permitted(now)
 				return
 			case err != nil && !errors.Is(err, hybridlimit.ErrClosed) && m.ctx.Err() == nil:
-				m.say(m.others[0], "hybridlimit: no permit to move units between regions; the key has this region's share until the cause is gone", err)
+				m.say(m.others[0], msgNoPermit, err)
 			}
 			permit.Release()
 			// Another process has it, or Redis is away or learns. The more processes ask, the less often each asks.
@@ -204,7 +244,7 @@ func (m *mover) askOther(k *moving, i int, units int64) {
 			if err != nil {
 				m.count.failed.Add(1)
 				k.failed(i, now)
-				m.say(o, "hybridlimit: another region did not answer; until it does, no units come from it, and its last ones may be lost", err)
+				m.say(o, msgSilent, err)
 				return
 			}
 			give := k.answer(i, taken, left, now)

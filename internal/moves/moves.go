@@ -31,6 +31,8 @@ type Receiver interface {
 	Give(ctx context.Context, key string, n int64) (at int64, counts bool, err error)
 	// Landed reports whether Redis knows of all units of key that were given up to at, or never will.
 	Landed(key string, at int64) bool
+	// Left returns the units that this process thinks are left of key, or are in debt (negative); 0: it does not know.
+	Left(key string) int64
 	// Fleet returns N.
 	Fleet() int64
 }
