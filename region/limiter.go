@@ -147,8 +147,8 @@ func (l *Limiter) termsOf(parts map[string]part) *terms {
 }
 
 // Allow is AllowN with a cost of 1. It is written out, because it is the fast path.
-func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, error) {
-	res, err := l.here.Allow(ctx, key)
+func (l *Limiter) Allow(ctx context.Context, key string) (res hybridlimit.Result, err error) {
+	res, err = l.here.Allow(ctx, key)
 	if !res.Allowed || res.Shadowed {
 		l.denied(key, 1, res.Source, err)
 	}
@@ -157,8 +157,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (hybridlimit.Result, er
 
 // AllowN takes n units of key from this region's share of the limit, as hybrid.Limiter.AllowN does. Result.Limit is the
 // burst of this region: an n above it is denied for ever. A denial lets units of other regions come, for later calls.
-func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
-	res, err := l.here.AllowN(ctx, key, n)
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res hybridlimit.Result, err error) {
+	res, err = l.here.AllowN(ctx, key, n)
 	if !res.Allowed || res.Shadowed {
 		l.denied(key, n, res.Source, err)
 	}

@@ -16,7 +16,7 @@ import (
 // Burst + rate·t + Σ N·C, and what the faults allow.
 func TestModelTransfers(t *testing.T) {
 	seed := testenv.Seed(t)
-	runs := 4000
+	runs := 1500
 	if testenv.Full() {
 		runs = 20_000
 	}

@@ -103,10 +103,10 @@ func refill(l hybridlimit.Limit, in time.Duration) int64 {
 	return x.Quo(x, big.NewInt(int64(l.Period))).Int64()
 }
 
-// scaled returns a limit with a share of the rate and the whole burst. The share is exact if its sub-units can be
-// counted, and rounded down otherwise.
+// scaled returns a limit with a share of the rate and, rounded up, of the burst. The rate is exact if its sub-units can
+// be counted. Otherwise it is less by up to a unit a period.
 func scaled(l hybridlimit.Limit, s share) (hybridlimit.Limit, error) {
-	l.Burst = l.BurstSize()
+	_, l.Burst = s.of(l.BurstSize())
 	whole := l
 	num := new(big.Int).Mul(big.NewInt(l.Rate), big.NewInt(s.num))
 	den := new(big.Int).Mul(big.NewInt(int64(l.Period/time.Microsecond)), big.NewInt(s.den))
