@@ -13,7 +13,7 @@ func init() {
 		h := hub.(*Hub)
 		return moves.Home{
 			Client: h.client, Prefix: h.cfg.Prefix, Tags: h.cfg.Tags, HashKeys: h.cfg.HashKeys, Functions: h.cfg.Functions,
-			Logger: h.cfg.Logger, Meters: h.cfg.MeterProvider, Digest: h.names.Digest,
+			Logger: h.cfg.Logger, Meters: h.cfg.MeterProvider,
 		}
 	}
 	moves.ReceiverOf = func(l hybridlimit.Limiter) moves.Receiver { return (*giver)(l.(*Limiter)) }

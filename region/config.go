@@ -36,13 +36,16 @@ type Config struct {
 	// Escrow is the fraction of the burst that may be under way between regions, above 0 and at most 0.5. With more,
 	// units come faster, and each region has fewer units at once. Zero: 0.25.
 	Escrow float64
-	// Limiter has more settings of this region's limiter. Its Name, Hub, LimitFor and Classes must be zero.
+	// Limiter has more settings of this region's limiter. Its Name, Hub, LimitFor and Classes must be zero. An Overshoot of
+	// zero is 0.025 here, because the sum of N·C counts one C more than that of package hybrid.
 	Limiter hybrid.Config
 }
 
 const (
 	defaultEscrow = 0.25
-	// permits is the end of the name of the limiter of permits.
+	// defaultOvershoot is half of the default of package hybrid: N·C is at most twice (N-1)·C.
+	defaultOvershoot = 0.025
+	// permitsName is the end of the name of the limiter of permits.
 	permitsName = ".move"
 )
 

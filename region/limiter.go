@@ -90,6 +90,9 @@ func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 func (l *Limiter) build(parts map[string]part) (err error) {
 	own := l.cfg.Limiter
 	own.Name = l.cfg.Name
+	if own.Mode == hybrid.ModeAuto && own.Overshoot == 0 {
+		own.Overshoot = defaultOvershoot
+	}
 	if l.here, err = l.cfg.Hub.Limiter(parts[l.cfg.Here].limit, own); err != nil {
 		return err
 	}

@@ -14,14 +14,13 @@ import (
 
 // Home is what a hub has in common with the limiters of other regions.
 type Home struct {
-	Client    redis.UniversalClient
-	Prefix    string
-	Tags      int
-	HashKeys  hybridlimit.Secret
-	Functions bool
-	Logger    *slog.Logger
-	Meters    metric.MeterProvider // nil: none
-	Digest    func(limiter, key string) string
+	Client    redis.UniversalClient // that the hub was made with
+	Prefix    string                // of HubConfig
+	Tags      int                   // of HubConfig
+	HashKeys  hybridlimit.Secret    // of HubConfig
+	Functions bool                  // of HubConfig
+	Logger    *slog.Logger          // of HubConfig
+	Meters    metric.MeterProvider  // of HubConfig; nil: none
 }
 
 // Receiver takes units that were taken elsewhere.
