@@ -95,12 +95,13 @@ func (c *course) idle() bool { return c.open == 0 && c.flying == 0 }
 func (c *course) permitted(at int64) { c.permit = at }
 
 // mayAsk reports whether the next ask may begin, if there is a permit.
-func (c *course) mayAsk(left, now int64) bool {
-	return c.idle() && c.wants(left, now) && (c.asked == 0 || now-c.asked >= int64(askEvery)) && c.someone(now)
-}
+func (c *course) mayAsk(left, now int64) bool { return c.due(now) && c.wants(left, now) }
 
-// someone reports whether a region may be asked.
-func (c *course) someone(now int64) bool {
+// due reports whether the next ask may begin if units are wanted, and there is a permit.
+func (c *course) due(now int64) bool {
+	if !c.idle() || now-c.last >= int64(notedFor) || c.asked != 0 && now-c.asked < int64(askEvery) {
+		return false
+	}
 	for _, d := range c.donors {
 		if now >= d.until {
 			return true

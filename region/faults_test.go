@@ -127,6 +127,36 @@ func TestExactMode(t *testing.T) {
 	})
 }
 
+// TestHashedKeys has hubs with HubConfig.HashKeys: the key is found in the other region, and no Redis has its name.
+func TestHashedKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGlobe(t, hybridlimit.PerSecond(90), nil, 0, 0)
+		g.secret = hybridlimit.Secret(strings.Repeat("s", 32))
+		for _, z := range g.zones {
+			g.add(z, func(c *region.Config) { c.Limiter.TagBy = func(key string) string { return key[:1] } })
+		}
+		time.Sleep(8 * time.Second)
+		g.run(3*time.Second, "alice", 135, 5)
+		if s := g.zones[0].stats(); s.Moved < 30 {
+			t.Errorf("%+v", s)
+		}
+		for _, z := range g.zones {
+			states := 0
+			for _, key := range z.redis.Mini.Keys() {
+				if strings.Contains(key, "alice") {
+					t.Errorf("%s: %s", z.name, key)
+				}
+				if strings.Contains(key, ":api:") {
+					states++
+				}
+			}
+			if states != 1 {
+				t.Errorf("%s has %d states of one key: %q", z.name, states, z.redis.Mini.Keys())
+			}
+		}
+	})
+}
+
 // TestManyKeys denies more keys than are noted. The others have the share of the region, and are counted.
 func TestManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

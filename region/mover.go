@@ -138,15 +138,16 @@ func (m *mover) look() {
 				k.leave(i, now+int64(pace))
 			}
 		}
+		if !k.held && (k.acquiring || now < k.again || !k.due(now)) {
+			m.forget(k, now)
+			continue
+		}
 		left := m.receiver.Left(n.key)
 		if k.held && k.idle() && (m.ending || k.spent(now) || !k.wants(left, now)) {
 			k.permit.Release()
 			k.held = false
 		}
 		switch {
-		case k.idle() && !k.held && !k.acquiring && now-k.seen >= int64(notedFor):
-			delete(m.keys, n)
-			m.notes.remove(n)
 		case m.ending || m.flights >= mostFlights || !k.mayAsk(left, now):
 		case k.held:
 			k.terms = m.terms.Load()
@@ -158,9 +159,17 @@ func (m *mover) look() {
 					m.askOther(k, i, units)
 				}
 			}
-		case !k.acquiring && now >= k.again:
+		default:
 			m.acquire(k, now)
 		}
+	}
+}
+
+// forget forgets a key that was not denied lately.
+func (m *mover) forget(k *moving, now int64) {
+	if k.idle() && !k.acquiring && now-k.seen >= int64(notedFor) {
+		delete(m.keys, k.note)
+		m.notes.remove(k.note)
 	}
 }
 

@@ -35,10 +35,11 @@ var quiet = slog.New(slog.DiscardHandler)
 
 // globe is some regions in virtual time, with a Redis and some processes each.
 type globe struct {
-	t     *testing.T
-	log   *slog.Logger
-	limit hybridlimit.Limit
-	zones []*zone
+	t      *testing.T
+	log    *slog.Logger
+	secret hybridlimit.Secret // of processes that are added from now on
+	limit  hybridlimit.Limit
+	zones  []*zone
 
 	mu    sync.Mutex
 	meter *meter.Bucket
@@ -93,7 +94,7 @@ func (g *globe) add(z *zone, alter func(*region.Config)) *process {
 	g.t.Helper()
 	p := &process{near: z.redis.Link(), far: map[string]*redistest.MemLink{}}
 	p.near.Latency(nearBy, nearBy)
-	hub, err := hybrid.NewHub(p.near.Client(many), hybrid.HubConfig{Logger: g.log})
+	hub, err := hybrid.NewHub(p.near.Client(many), hybrid.HubConfig{Logger: g.log, HashKeys: g.secret})
 	if err != nil {
 		g.t.Fatal(err)
 	}
