@@ -52,11 +52,8 @@ const (
 // violations returns what is wrong with a configuration, apart from the division of the limit.
 func (c Config) violations(limit hybridlimit.Limit) (bad adapter.Violations) {
 	bad.AddLimit(limit)
-	if !adapter.CheckName(c.Name + permitsName) {
-		bad.Add("Config.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,123}")
-	} else if c.Name == "" {
-		bad.Add("Config.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,123}")
-	}
+	unnamed := c.Name == "" || !adapter.CheckName(c.Name+permitsName)
+	bad.AddIf(unnamed, "Config.Name", c.Name, "is required and must match [A-Za-z0-9_.-]{1,123}")
 	bad.AddIf(!adapter.CheckName(c.Here), "Config.Here", c.Here, "is required and must match [A-Za-z0-9_.-]{1,128}")
 	bad.AddIf(c.Hub == nil, "Config.Hub", nil, "is required")
 	if !(c.Escrow >= 0 && c.Escrow <= 0.5) { // also NaN
