@@ -86,6 +86,31 @@ func TestNotBesideIfItPays(t *testing.T) {
 	})
 }
 
+// More ops than fit in a message are left to the lane while a batch hangs. Each is sent once. Regression: one batch took all
+// of them, and the process panicked.
+func TestManyLeftToTheLane(t *testing.T) {
+	inBubble(t, calm, func(t *testing.T, w *world) {
+		stuck(t, w, applied)
+		var items []*item
+		for i := range 3*wire.MaxOps + 5 {
+			it := newItem(t, fmt.Sprint(i), 1)
+			items = append(items, it)
+			go w.Exchange(t.Context(), 0, it, time.Second)
+		}
+		time.Sleep(2 * timeout)
+		for _, it := range items {
+			if n, _ := it.count(); n != 1 {
+				t.Errorf("%s: %d answers", it.name, n)
+			}
+		}
+		for _, a := range w.redis.attempts {
+			if len(a.ops) > wire.MaxOps {
+				t.Errorf("%v", a)
+			}
+		}
+	})
+}
+
 // A message beside a batch that has no answer is sent again by the lane, with an envelope. Nothing goes beside until Redis answers.
 func TestBesideWithoutAnAnswer(t *testing.T) {
 	inBubble(t, calm, func(t *testing.T, w *world) {

@@ -137,10 +137,14 @@ func (l *lane) leave(b *batch) {
 	}
 }
 
-// takeLeft moves the batches that were left to the lane into one that has none of its own yet. Call it with mu held.
-func (l *lane) takeLeft(b *batch) {
-	for _, left := range l.left {
-		b.take(left)
+// takeLeft moves batches of one op that were left to the lane into one that has none of its own yet, up to most ops.
+// Call it with mu held.
+func (l *lane) takeLeft(b *batch, most int) {
+	for len(l.left) > 0 && len(b.ops) < most {
+		b.take(l.left[0])
+		l.left = l.left[1:]
 	}
-	l.left = nil
+	if len(l.left) == 0 {
+		l.left = nil
+	}
 }

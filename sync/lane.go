@@ -3,6 +3,7 @@ package ratesync
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -130,7 +131,7 @@ func (l *lane) drop() {
 		l.frozen = new(batch)
 	}
 	l.takeParts(l.frozen)
-	l.takeLeft(l.frozen)
+	l.takeLeft(l.frozen, math.MaxInt)
 	l.settle(func(_ int, it Item) { it.Drop() })
 	l.mu.Lock()
 	l.queue.clear()
@@ -314,7 +315,7 @@ func (l *lane) due(now time.Time, b *batch) []Item {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.takeLeft(b)
+	l.takeLeft(b, wire.MaxOps)
 	return l.queue.take(then, wire.MaxOps-len(b.ops), l.apart)
 }
 

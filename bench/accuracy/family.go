@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
-// Lab is a sort of scenario: Rates or Calls.
+// Lab is a sort of scenario: Rates, Calls or Regions.
 type Lab struct {
 	kinds    []string // the words for the limiters
 	central  string   // the kind that others are divided by
@@ -38,13 +38,14 @@ type Family struct {
 	Steady    time.Duration // the first part of the load, which the figures leave out
 	Latency   time.Duration // a round trip to Redis
 
-	Rate       fleet.Scenario     // of Rates: the other settings, but not those that vary
-	Call       fleet.CallScenario // of Calls: the same
-	Factors    []float64          // load factors, one scenario each
-	Overshoots []float64          // one row each for auto; other kinds have no overshoot
-	Kinds      []string           // one row each
-	Musts      []Must             // the bounds of the rows
-	Plot       float64            // the factor of the plot; 0: no plot
+	Rate       fleet.Scenario       // of Rates: the other settings, but not those that vary
+	Call       fleet.CallScenario   // of Calls: the same
+	Region     fleet.RegionScenario // of Regions: the same
+	Factors    []float64            // load factors, one scenario each
+	Overshoots []float64            // one row each for auto; other kinds have no overshoot
+	Kinds      []string             // one row each
+	Musts      []Must               // the bounds of the rows
+	Plot       float64              // the factor of the plot; 0: no plot
 }
 
 // Case is one run, which becomes a row.
@@ -53,8 +54,9 @@ type Case struct {
 	Scenario string // family and factor
 	Kind     string // the kind, with the overshoot if there are several
 	Factor   float64
-	Rate     fleet.Scenario     // of Rates
-	Call     fleet.CallScenario // of Calls
+	Rate     fleet.Scenario       // of Rates
+	Call     fleet.CallScenario   // of Calls
+	Region   fleet.RegionScenario // of Regions
 }
 
 // exact is the kind that the utilisation of a whole run is relative to.
@@ -93,6 +95,19 @@ var Calls = &Lab{
 	family: Family{Call: fleet.CallScenario{Keys: 1}},
 }
 
+// Regions has the scenarios of a limit in several regions.
+var Regions = &Lab{
+	kinds: []string{
+		string(fleet.CentralExact), string(fleet.OneRedis), string(fleet.Regions), string(fleet.StaticShares),
+	},
+	central: string(fleet.CentralExact), quotient: "share",
+	words: regionWords, required: []string{"regions", "processes", "limit", "load", "hot", "stay", "away", "span", "kinds"},
+	agree: (*Family).agreeCalls, figures: regionFigures(Case{}, fleet.RegionReport{}),
+	scales: map[string]func(Case) float64{
+		"burst": func(c Case) float64 { return float64(c.Region.Limit.BurstSize()) },
+	},
+}
+
 // Read parses every scenario file (*.txt) of a directory.
 func (l *Lab) Read(dir fs.FS) (all []*Family, err error) {
 	names, err := fs.Glob(dir, "*.txt")
@@ -124,7 +139,7 @@ func (f *Family) Cases() (all []Case) {
 }
 
 func (f *Family) at(factor float64, kind string, overshoot float64) Case {
-	c := Case{Family: f, Scenario: f.Name + " ×" + number(factor), Kind: kind, Factor: factor, Rate: f.Rate, Call: f.Call}
+	c := Case{Family: f, Scenario: f.Name + " ×" + number(factor), Kind: kind, Factor: factor, Rate: f.Rate, Call: f.Call, Region: f.Region}
 	if kind == "auto" {
 		c.Rate.Overshoot = overshoot
 		if overshoot == 0 {
@@ -140,6 +155,9 @@ func (f *Family) at(factor float64, kind string, overshoot float64) Case {
 	c.Call.Kind, c.Call.Load = fleet.Kind(kind), factor
 	c.Call.Processes, c.Call.Seed, c.Call.Latency = f.Processes, f.Seed, f.Latency
 	c.Call.Span, c.Call.Steady = f.Span, f.Steady
+	c.Region.Kind, c.Region.Load = fleet.Kind(kind), factor
+	c.Region.Processes, c.Region.Seed, c.Region.Latency = f.Processes, f.Seed, f.Latency
+	c.Region.Span, c.Region.Steady = f.Span, f.Steady
 	return c
 }
 

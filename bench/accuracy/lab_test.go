@@ -32,6 +32,9 @@ func TestLab(t *testing.T) { runLab(t, Rates, "scenarios", RatesFile, "make lab"
 // TestLabCalls runs every scenario file of calls in flight, and writes the results.
 func TestLabCalls(t *testing.T) { runLab(t, Calls, "calls", CallsFile, "make lab-calls") }
 
+// TestLabRegions runs every scenario file of regions, and writes the results.
+func TestLabRegions(t *testing.T) { runLab(t, Regions, "regions", RegionsFile, "make lab-regions") }
+
 // root is the root of the repository.
 const root = "../.."
 
@@ -149,6 +152,25 @@ func TestShortCalls(t *testing.T) {
 	})
 }
 
+// TestShortRegions runs the tiny scenarios of regions.
+func TestShortRegions(t *testing.T) {
+	families, err := Regions.Read(os.DirFS("testdata/regions"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	runAll(t, families, "make lab-regions", func(result *Result, _ bool) {
+		if result.Failed() > 0 {
+			t.Errorf("%d musts do not hold: %+v", result.Failed(), result.Rows)
+		}
+		for _, row := range writeAndRead(t, result, filepath.Join(dir, "regions.json")).Rows {
+			if admitted, share := row.of("admitted"), row.of("share"); !(admitted > 0 && admitted <= row.of("calls")) || !(share > 0.4 && share < 1.2) {
+				t.Errorf("%+v", row)
+			}
+		}
+	})
+}
+
 // writeAndRead returns the result as in its file, which has a line for each row.
 func writeAndRead(t *testing.T, r *Result, file string) *Result {
 	t.Helper()
@@ -233,9 +255,12 @@ func runAll(t *testing.T, families []*Family, command string, then func(r *Resul
 			t.Parallel()
 			picked[i] = true
 			start := time.Now()
-			if c.Family.Lab == Calls {
+			switch c.Family.Lab {
+			case Calls:
 				runs[i] = CallRun(c, fleet.RunCalls(t, c.Call))
-			} else {
+			case Regions:
+				runs[i] = RegionRun(c, fleet.RunRegions(t, c.Region))
+			default:
 				runs[i] = RateRun(c, fleet.Run(t, c.Rate))
 			}
 			if *lab {

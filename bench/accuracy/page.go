@@ -11,22 +11,26 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
+	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
 // The files of the results, from the root of the repository.
 const (
 	RatesFile = "docs/lab/results.json"
 	CallsFile = "docs/lab/calls.json"
+	// RegionsFile has the results of regions.
+	RegionsFile = "docs/lab/regions.json"
 )
 
 // quotes are the parts of pages that have figures of the results, by file. Each stands between two
 // lines with the command.
 var quotes = []struct {
 	file, command string
-	text          func(rates, calls *Result) string
+	text          func(rates, calls, regions *Result) string
 }{
 	{"docs/lab/README.md", "make lab", overview},
 	{"docs/protocol.md", "make lab", fleets},
+	{"docs/lab/README.md", "make lab-regions", apart},
 }
 
 // Quote writes the results into the pages under the root of the repository. It returns the pages that
@@ -40,6 +44,10 @@ func Quote(root string, write bool) (stale []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	regions, err := ReadResult(filepath.Join(root, RegionsFile))
+	if err != nil {
+		return nil, err
+	}
 	for _, q := range quotes {
 		file := filepath.Join(root, q.file)
 		page, err := os.ReadFile(file)
@@ -47,7 +55,7 @@ func Quote(root string, write bool) (stale []string, err error) {
 			return stale, err
 		}
 		from, to := fmt.Sprintf("<!-- %s: from here -->\n", q.command), fmt.Sprintf("<!-- %s: to here -->\n", q.command)
-		now, err := benchkit.Between(string(page), from, to, q.text(rates, calls))
+		now, err := benchkit.Between(string(page), from, to, q.text(rates, calls, regions))
 		if err != nil {
 			return stale, fmt.Errorf("%s: %w", q.file, err)
 		}
@@ -83,7 +91,7 @@ func table(heads string, rows [][]string) string {
 }
 
 // fleets has the fleets of ModeAuto at one and a half times the limit.
-func fleets(r, _ *Result) string {
+func fleets(r, _, _ *Result) string {
 	var rows [][]string
 	for _, row := range r.Rows {
 		name, load, _ := strings.Cut(row.Scenario, " ")
@@ -176,7 +184,7 @@ var flown = []string{
 }
 
 // overview has the tables of docs/lab/README.md.
-func overview(rates, calls *Result) string {
+func overview(rates, calls, _ *Result) string {
 	var promised, beside, flying [][]string
 	for _, p := range promises {
 		var worst Row
@@ -225,6 +233,23 @@ func overview(rates, calls *Result) string {
 			"ops per decision: auto|strict|deferred|count-and-push|waits: auto", beside),
 		table("fleet:|call|messages per admitted call: engine|sorted set|the same without renewals|"+
 			"share: engine|sorted set|waits: engine", flying))
+}
+
+// apart has the regions beside one Redis for all and static shares.
+func apart(_, _, r *Result) string {
+	var rows [][]string
+	for _, row := range r.Rows {
+		if row.Kind != string(fleet.Regions) {
+			continue
+		}
+		one, static := r.row(row.Scenario, string(fleet.OneRedis)), r.row(row.Scenario, string(fleet.StaticShares))
+		rows = append(rows, []string{
+			row.Scenario, percent(row.of("share")), percent(static.of("share")), percent(one.of("share")),
+			percent(row.of("exceedance/burst")), significant(row.of("away/s")), significant(one.of("away/s")), percent(row.of("waits")), percent(one.of("waits")),
+		})
+	}
+	return r.head() + "\n\n" + table("scenario:|share: regions|static shares|one Redis|above the limit, of burst: regions|"+
+		"messages a second between two regions: regions|one Redis|waits: regions|one Redis", rows)
 }
 
 // head tells the origin of the results, and whether the musts hold.

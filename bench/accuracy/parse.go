@@ -192,6 +192,16 @@ var callWords = map[string]word{
 	"wait":  func(f *Family, a *args) (err error) { f.Call.Wait, err = a.duration(); return },
 }
 
+// regionWords has the other words of files of regions.
+var regionWords = map[string]word{
+	"regions": func(f *Family, a *args) (err error) { f.Region.Regions, err = a.count(); return },
+	"limit":   func(f *Family, a *args) (err error) { f.Region.Limit, err = a.limit(false); return },
+	"load":    func(f *Family, a *args) (err error) { f.Factors, err = a.factors(); return },
+	"hot":     func(f *Family, a *args) (err error) { f.Region.Hot, err = a.number(); return },
+	"stay":    func(f *Family, a *args) (err error) { f.Region.Stay, err = a.duration(); return },
+	"away":    func(f *Family, a *args) (err error) { f.Region.Away, err = a.duration(); return },
+}
+
 // readClasses reads "floor 0.2 critical 0.06": the floor of the calls that are not critical, and the
 // part of the calls that are.
 func readClasses(f *Family, a *args) error {

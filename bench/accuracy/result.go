@@ -134,6 +134,26 @@ func callFigures(c Case, r fleet.CallReport) Figures {
 	}
 }
 
+// RegionRun returns the run of a case of Regions.
+func RegionRun(c Case, r fleet.RegionReport) Run {
+	return Run{Case: c, Figures: regionFigures(c, r), units: r.Admitted}
+}
+
+func regionFigures(c Case, r fleet.RegionReport) Figures {
+	return Figures{
+		"calls":            Figure(r.Calls),
+		"admitted":         Figure(r.Admitted),
+		"share":            Figure(math.NaN()), // see Add
+		"exceedance":       Figure(r.Excess),
+		"exceedance/burst": per(r.Excess, float64(c.Region.Limit.BurstSize())),
+		"away/s":           Figure(r.Away),
+		"waits":            per(r.Waited, r.Calls),
+		"slowest-ms":       Figure(r.Slowest.Seconds() * 1e3),
+		"denied":           per(r.Calls-r.Admitted, r.Calls),
+		"fallback":         Figure(r.Fallback),
+	}
+}
+
 // spread returns the largest acceptance less the smallest.
 func spread(acceptance []float64) Figure {
 	if len(acceptance) == 0 {

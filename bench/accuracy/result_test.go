@@ -249,7 +249,7 @@ func TestFleets(t *testing.T) {
 		{Scenario: "fleet9 ×1.5", Kind: "strict"},
 		{Scenario: "fleet9 ×2", Kind: "auto"},
 		{Scenario: "ramp ×1.5", Kind: "auto"},
-	}}, nil)
+	}}, nil, nil)
 	const want = "|---|--:|--:|--:|--:|\n| fleet9 | 0.5 | – | – | – |\n"
 	if !strings.HasSuffix(page, want) {
 		t.Errorf("%q does not end with %q", page, want)
@@ -266,15 +266,19 @@ func TestQuote(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, file := range []string{RatesFile, CallsFile} {
+	for _, file := range []string{RatesFile, CallsFile, RegionsFile} {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			t.Fatal(err)
 		}
 		write(file, string(text))
 	}
+	pages := map[string]string{}
 	for _, q := range quotes {
-		write(q.file, fmt.Sprintf("before\n<!-- %[1]s: from here -->\n| old |\n<!-- %[1]s: to here -->\nafter\n", q.command))
+		pages[q.file] += fmt.Sprintf("before\n<!-- %[1]s: from here -->\n| old |\n<!-- %[1]s: to here -->\nafter\n", q.command)
+	}
+	for file, text := range pages {
+		write(file, text)
 	}
 	for i, write := range []bool{false, true, false} {
 		stale, err := Quote(dir, write)

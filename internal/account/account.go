@@ -52,6 +52,13 @@ func (a *Account) owed() int64 { return a.pending + a.inflight + a.earlier.units
 // back returns the units given back that Redis has not acknowledged.
 func (a *Account) back() int64 { return a.refunds.units() + a.giving.units }
 
+// GivenBack returns the units given back that Redis has not acknowledged.
+func (a *Account) GivenBack() int64 { return a.back() }
+
+// ToldGiven reports whether Redis knows of all units that were given back up to a time (ns) and are not cancelled
+// reservations, or will never know. A sync takes all of them.
+func (a *Account) ToldGiven(at int64) bool { return a.back() == 0 || a.view.sent > at }
+
 // backHere is back without the units of an earlier window, which are not there in this one.
 func (a *Account) backHere(c *Conditions) int64 {
 	units := a.back()

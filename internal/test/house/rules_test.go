@@ -41,6 +41,7 @@ var product = map[string]rule{
 	"internal/groups":    {},
 	"internal/waiting":   {inside: []string{"."}},
 	"internal/news":      {inside: []string{"."}},
+	"internal/moves":     {inside: []string{"."}, outside: []string{redisClient, otel, xxhash}},
 	"internal/classes":   {inside: []string{".", "adapter"}},
 	"internal/shards":    {},
 	"internal/refresh":   {inside: []string{".", "adapter"}},
@@ -56,7 +57,7 @@ var product = map[string]rule{
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"global": {
-		inside:  []string{".", "adapter", "breaker", "internal/algo", "internal/circuit", "internal/news", "internal/runner", "internal/waiting", "internal/wire", "lua"},
+		inside:  []string{".", "adapter", "breaker", "internal/algo", "internal/circuit", "internal/moves", "internal/news", "internal/runner", "internal/waiting", "internal/wire", "lua"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"sync": { // no limiter
@@ -112,7 +113,7 @@ var product = map[string]rule{
 	"hybrid": {
 		inside: []string{
 			".", "adapter", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
-			"internal/groups", "internal/classes", "internal/news", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
+			"internal/groups", "internal/classes", "internal/moves", "internal/news", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
 			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/direct", "hybrid/internal/explain",
 			"hybrid/internal/inflight", "hybrid/internal/keys", "hybrid/internal/member", "hybrid/internal/tell",
 		},
@@ -127,10 +128,14 @@ var product = map[string]rule{
 	"otellimit":                {inside: []string{".", "adapter", "internal/news"}, outside: []string{otel}},
 	"notice":                   {inside: []string{".", "adapter", "internal/news", "internal/shards", "internal/sometimes"}, outside: []string{lru}},
 	"spend":                    {inside: []string{".", "adapter", "internal/news"}, outside: []string{lru}},
-	"internal/filepoll":        {},
-	"internal/yamlbound":       {}, // shared by the modules limitfile/yamllimit and rls
-	"limitfile":                {inside: []string{".", "adapter", "hybrid", "internal/fallback", "internal/filepoll"}, outside: []string{otel}},
-	"limittest":                {inside: []string{".", "adapter"}}, // made for tests, but imports no test package
+	"region": { // above hybrid and global, which do not know it
+		inside:  []string{".", "adapter", "global", "hybrid", "internal/moves", "internal/sometimes"},
+		outside: []string{redisClient, otel, xxhash},
+	},
+	"internal/filepoll":  {},
+	"internal/yamlbound": {}, // shared by the modules limitfile/yamllimit and rls
+	"limitfile":          {inside: []string{".", "adapter", "hybrid", "internal/fallback", "internal/filepoll"}, outside: []string{otel}},
+	"limittest":          {inside: []string{".", "adapter"}}, // made for tests, but imports no test package
 }
 
 // example is the rule of all packages below examples/: programs that a user could copy, so only public packages.
