@@ -42,14 +42,19 @@ func (n *notes) add(key string, cost int64) {
 		of = fresh
 	}
 	d := of.(*note)
-	d.units.Add(min(cost, mostUnits>>10))
 	for was := d.cost.Load(); cost > was && !d.cost.CompareAndSwap(was, cost); {
 		was = d.cost.Load()
 	}
+	d.units.Add(min(cost, mostUnits>>10)) // after the cost: take looks for units first
 }
 
 // take returns the denials since the last call: their units, and the largest cost.
-func (d *note) take() (units, cost int64) { return min(d.units.Swap(0), mostUnits), d.cost.Swap(0) }
+func (d *note) take() (units, cost int64) {
+	if units = min(d.units.Swap(0), mostUnits); units == 0 {
+		return 0, 0 // the units of a cost come next
+	}
+	return units, d.cost.Swap(0)
+}
 
 // enter adds a key; nil: there is no room.
 func (n *notes) enter(key string) *note {

@@ -24,7 +24,7 @@ func TestNotesConcurrently(t *testing.T) {
 				}
 			}
 			units, cost := kept.take()
-			if taken += units; cost > 3 || units > 0 != (cost > 0) && cost > 0 {
+			if taken += units; cost > 3 || units == 0 && cost > 0 {
 				t.Errorf("%d units, the largest cost %d", units, cost)
 			}
 			select {
