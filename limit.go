@@ -22,8 +22,8 @@ type Limit struct {
 	// Burst is the size of the bucket or the length of the queue, in units: the most that can be admitted at once.
 	// Zero: Rate. For windows it must be 0 or Rate.
 	Burst int64
-	// Calendar says when the periods of AlgCalendarWindow begin. Period and Burst must then be 0, but for FromUse, whose
-	// Period is whole seconds. For every other algorithm it must be zero.
+	// Calendar says when the periods of AlgCalendarWindow begin. Period and Burst must then be 0. Only FromUse has a
+	// Period, in whole seconds. For every other algorithm Calendar must be zero.
 	Calendar Calendar
 }
 

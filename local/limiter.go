@@ -297,14 +297,7 @@ func (l *Limiter) Policy(key string) hybridlimit.Policy {
 			limit = own
 		}
 	}
-	switch floor := l.floor(limit); {
-	case floor == 0:
-	case limit.Algorithm == hybridlimit.AlgFixedWindow || limit.Algorithm == hybridlimit.AlgSlidingWindow || limit.Algorithm == hybridlimit.AlgCalendarWindow:
-		limit.Rate -= floor
-	default:
-		limit.Burst = limit.BurstSize() - floor
-	}
-	return hybridlimit.Policy{Name: l.cfg.Name, Limit: limit}
+	return hybridlimit.Policy{Name: l.cfg.Name, Limit: classes.Without(limit, l.floor(limit))}
 }
 
 // Len returns the number of keys held, including idle keys that no call has dropped yet. After Close it is 0. Len locks

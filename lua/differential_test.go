@@ -33,7 +33,8 @@ func (c cell) apply(op wire.Op, now int64) (next cell, ans algo.Answer, dirty bo
 		next.log, ans, dirty = l.Apply(c.log, op.Op, now)
 		return next, ans, dirty, l.TTL(next.log, now)
 	}
-	l := op.Algo()
+	l := algo.LimitOf(op.Limit)
+	l.Window = l.Window.In(op.Span)
 	next.state, ans, dirty = l.Apply(c.state, op.Op, now)
 	return next, ans, dirty, l.TTL(next.state, now)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/periods"
 )
 
 // rounding keeps a product such as 0.07·100, which is above 7, from asking for another unit.
@@ -19,9 +20,10 @@ const rounding = 1e-9
 type terms struct {
 	limit hybridlimit.Limit // of the whole
 	needs []int64           // the units that cross each threshold; none: the limit has no windows
-	near  [2]window         // of a calendar: the window of the time of asking, and the next one
 	asked time.Time
-	seen  []seenLimit // a Result with another Limit comes from a change of the limit
+	// periods finds the windows of a calendar; nil: the limit has none of a calendar.
+	periods *periods.Periods
+	seen    []seenLimit // a Result with another Limit comes from a change of the limit
 }
 
 // seenLimit is the Limit of the Results of a view.
@@ -44,7 +46,7 @@ func (l *Limiter) termsOf(e *entry, limit int64, now time.Time) *terms {
 	t := &terms{limit: w.whole.Policy(e.key).Limit, asked: now, seen: []seenLimit{own}}
 	switch {
 	case had != nil && had.limit == t.limit:
-		t.needs, t.near = had.needs, had.near
+		t.needs, t.periods = had.needs, had.periods
 		for _, s := range had.seen {
 			if s.of != l && len(t.seen) < mostClasses {
 				t.seen = append(t.seen, s)
@@ -54,10 +56,9 @@ func (l *Limiter) termsOf(e *entry, limit int64, now time.Time) *terms {
 		for _, at := range w.at {
 			t.needs = append(t.needs, max(1, int64(math.Ceil(float64(t.limit.Rate)*at-rounding))))
 		}
-	}
-	if t.limit.Algorithm == hybridlimit.AlgCalendarWindow && !fromUse(t.limit) && !t.near[0].has(now.UnixNano()) {
-		t.near[0] = bounds(t.limit, now.UnixNano())
-		t.near[1] = bounds(t.limit, t.near[0].end)
+		if t.limit.Algorithm == hybridlimit.AlgCalendarWindow && !fromUse(t.limit) {
+			t.periods = periods.Of(t.limit.Calendar)
+		}
 	}
 	e.term.Store(t)
 	return t
@@ -197,7 +198,7 @@ func (e *entry) missed() uint64 {
 	return uint64(n)
 }
 
-// giveUp counts the crossings of an entry at which nobody looks again.
+// giveUp counts the crossings of an entry at which the goroutine does not look again.
 func (w *watch) giveUp(e *entry) {
 	if n := e.missed(); n > 0 {
 		w.counts.lost.Add(n)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/local"
@@ -17,13 +17,9 @@ import (
 
 // TestMain silences go-redis, which reports every failed dial on stderr.
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{})
+	logging.Disable()
 	os.Exit(m.Run())
 }
-
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}
 
 var quiet = slog.New(slog.DiscardHandler)
 

@@ -48,7 +48,7 @@ type watch struct {
 	closeAs error // of Close; written before done
 
 	sending sync.Mutex // guards ended, and is held while crossings are sent
-	ended   bool       // nobody tells what is sent now
+	ended   bool       // what is sent from now on is not told
 	told    chan Crossing
 
 	counts counts

@@ -19,7 +19,7 @@ func windowed(l hybridlimit.Limit) bool {
 	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow:
 		return l.Period > 0
 	case hybridlimit.AlgCalendarWindow:
-		return fromUse(l) && l.Period > 0 || bounds(l, 0) != window{}
+		return l.Validate() == nil // a limiter of another package may not have checked it
 	}
 	return false
 }
@@ -27,32 +27,19 @@ func windowed(l hybridlimit.Limit) bool {
 // fromUse reports whether windows begin with a use.
 func fromUse(l hybridlimit.Limit) bool { return l.Calendar.Unit == hybridlimit.FromUse }
 
-// bounds returns the window of a limit at a time: that of a calendar, or one aligned to multiples of its length since
-// the epoch. It is zero for a calendar that is not valid, and for windows that begin with a use.
-func bounds(limit hybridlimit.Limit, at int64) window {
-	if limit.Algorithm == hybridlimit.AlgCalendarWindow {
-		begin, end, err := limit.Calendar.Bounds(time.Unix(0, at))
-		if err != nil {
-			return window{}
-		}
-		return window{begin.UnixNano(), end.UnixNano()}
+// at returns the window at a time: the period of a calendar, or a window aligned to multiples of its length since the
+// epoch. It is not for windows that begin with a use.
+func (t *terms) at(at int64) window {
+	if t.periods != nil {
+		p := t.periods.At(time.Unix(0, at).UnixMicro())
+		return window{p.Begin * 1000, p.End * 1000}
 	}
-	period := int64(limit.Period)
+	period := int64(t.limit.Period)
 	into := at % period
 	if into < 0 { // a clock before 1970
 		into += period
 	}
 	return window{at - into, at - into + period}
-}
-
-// at returns the window at a time, from memory if possible: that of a calendar takes a µs.
-func (t *terms) at(at int64) window {
-	for _, w := range t.near {
-		if w.has(at) {
-			return w
-		}
-	}
-	return bounds(t.limit, at)
 }
 
 // windowOf returns the window in which a Result was decided, which a process received at now. ResetAfter ends at a border

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/periods"
 	_ "github.com/hybridlimit/hybridlimit/internal/test/rapidseed"
 )
 
@@ -17,7 +18,7 @@ func TestWindowOf(t *testing.T) {
 		period := time.Duration(rapid.Int64Range(1, int64(40*24*time.Hour/time.Microsecond)).Draw(t, "period")) * time.Microsecond
 		limit := hybridlimit.FixedWindow(10, period)
 		at := rapid.Int64Range(-1e18, 4e18).Draw(t, "at")
-		want := bounds(limit, at)
+		want := (&terms{limit: limit}).at(at)
 		if want.begin > at || want.end <= at || want.begin%int64(period) != 0 || want.end-want.begin != int64(period) {
 			t.Fatalf("bounds of %d: %v", at, want)
 		}
@@ -42,18 +43,21 @@ func TestWindowOfACalendar(t *testing.T) {
 			Zone: rapid.SampledFrom([]string{"", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"}).Draw(t, "zone"),
 		})
 		at := rapid.Int64Range(0, 2e18).Draw(t, "at")
-		want := bounds(limit, at)
-		next := bounds(limit, want.end)
+		bounds := func(at int64) window {
+			begin, end, err := limit.Calendar.Bounds(time.Unix(0, at))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return window{begin.UnixNano(), end.UnixNano()}
+		}
+		want := bounds(at)
+		next := bounds(want.end)
 		ends, shorter := want.end, min(want.end-want.begin, next.end-next.begin)
 		if rapid.Bool().Draw(t, "in debt") {
-			ends, shorter = next.end, min(next.end-next.begin, bounds(limit, next.end).end-next.end)
+			ends, shorter = next.end, min(next.end-next.begin, bounds(next.end).end-next.end)
 		}
 		skew := rapid.Int64Range(-shorter/2+1, shorter/2-1).Draw(t, "skew")
-		of := &terms{limit: limit}
-		if rapid.Bool().Draw(t, "remembered") {
-			of.near[0] = bounds(limit, at+skew)
-			of.near[1] = bounds(limit, of.near[0].end)
-		}
+		of := &terms{limit: limit, periods: periods.Of(limit.Calendar)}
 		res := hybridlimit.Result{ResetAfter: time.Duration(ends - at)}
 		if int64(res.ResetAfter)%int64(limit.TimeToFull()) == 0 {
 			res.ResetAfter--

@@ -60,7 +60,7 @@ func TestViolations(t *testing.T) {
 			c.Shares = map[string]float64{"eu": 0.5, "us": 0.3, "asia": 0.2}
 		}, []string{"Config.Shares", `Config.Shares["eu"]`}},
 		{"another has no share", hybridlimit.Limit{}, func(c *region.Config) { c.Shares = map[string]float64{"eu": 0.5, "us": 0.3} }, []string{"Config.Shares"}},
-		{"a share of nobody", hybridlimit.Limit{}, func(c *region.Config) {
+		{"a share of no region", hybridlimit.Limit{}, func(c *region.Config) {
 			c.Shares = map[string]float64{"eu": 0.5, "us": 0.3, "asia": 0.1, "mars": 0.1}
 		}, []string{`Config.Shares["mars"]`}},
 		{"too large shares", hybridlimit.Limit{}, func(c *region.Config) { c.Shares = map[string]float64{"eu": 0.5, "us": 0.3, "asia": 0.3} }, []string{"Config.Shares"}},

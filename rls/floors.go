@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/classes"
 	"github.com/hybridlimit/hybridlimit/rls/internal/rules"
 )
 
@@ -49,15 +50,7 @@ func viewOf(l *hybrid.Limiter, floor float64) *hybrid.Limiter {
 
 // ofFloor returns the part of a limit that calls with a floor may use at once: that of hybrid.Limiter.Policy.
 func ofFloor(limit hybridlimit.Limit, part float64) hybridlimit.Limit {
-	burst, floor := limit.BurstSize(), hybridlimit.Class{Floor: part}.Units(limit)
-	switch {
-	case floor == 0 || limit.Algorithm == hybridlimit.AlgBlocked:
-	case limit.Algorithm == hybridlimit.AlgFixedWindow || limit.Algorithm == hybridlimit.AlgSlidingWindow || limit.Algorithm == hybridlimit.AlgCalendarWindow:
-		limit.Rate -= floor
-	default:
-		limit.Burst = burst - floor
-	}
-	return limit
+	return classes.Without(limit, hybridlimit.Class{Floor: part}.Units(limit))
 }
 
 // withFloors gives the limiter of a kind these floors. The floors of a limiter do not change, so another limiter of the

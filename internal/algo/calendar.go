@@ -29,13 +29,7 @@ type Span struct {
 // second is the Step of a calendar window, in µs.
 const second = 1_000_000
 
-// In returns the limit of an op whose sender names a window. It has no effect on other kinds.
-func (l Limit) In(s Span) Limit {
-	l.Window = l.Window.In(s)
-	return l
-}
-
-// In is Limit.In.
+// In returns the window of an op whose sender names one. It has no effect on other kinds.
 func (w Window) In(s Span) Window {
 	if w.Calendar && s != (Span{}) {
 		w.Win, w.Period = s.Begin, s.Length*second

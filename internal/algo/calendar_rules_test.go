@@ -173,3 +173,22 @@ func TestWindowFromUse(t *testing.T) {
 		t.Errorf("without a used unit, the next use begins a window: %+v", empty)
 	}
 }
+
+// A state lives to the end of the next period, also if that is longer: of a month for up to 78 days.
+func TestCalendarTTL(t *testing.T) {
+	l := WindowOf(hybridlimit.CalendarWindow(10, hybridlimit.Calendar{Unit: hybridlimit.Month}))
+	most := int64(0)
+	for at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() < 2029; at = at.AddDate(0, 1, 0) {
+		now := at.UnixMicro()
+		w := l.At(now)
+		s, _, _ := w.Apply(State{}, Op{Asks: []int64{1}}, now)
+		ttl := w.TTL(s, now)
+		if least := at.AddDate(0, 2, 0).Sub(at).Milliseconds(); ttl < least {
+			t.Errorf("%v: %d ms, but the next month ends in %d", at, ttl, least)
+		}
+		most = max(most, ttl)
+	}
+	if days := float64(most) / 86_400_000; days > 78 || days < 77 {
+		t.Errorf("%v days at most", days)
+	}
+}

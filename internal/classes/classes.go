@@ -62,3 +62,18 @@ func (s Set) For(name string) (place int) {
 func (s Set) index(name string) int {
 	return slices.IndexFunc(s, func(c Class) bool { return c.Name == name && name != "" })
 }
+
+// Without returns the part of a limit that a class may use at once if it leaves floor units to others: of a window a
+// smaller Rate, of a bucket a smaller Burst.
+func Without(limit hybridlimit.Limit, floor int64) hybridlimit.Limit {
+	if floor == 0 {
+		return limit
+	}
+	switch limit.Algorithm {
+	case hybridlimit.AlgFixedWindow, hybridlimit.AlgSlidingWindow, hybridlimit.AlgCalendarWindow:
+		limit.Rate -= floor
+	default:
+		limit.Burst = limit.BurstSize() - floor
+	}
+	return limit
+}

@@ -3,6 +3,7 @@ package classes_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/classes"
@@ -35,6 +36,25 @@ func TestPlaces(t *testing.T) {
 	for i, upper := range []bool{true, false, true} {
 		if c := classes.Of(declared)[i]; c.Upper != upper || c.Place != i {
 			t.Errorf("%+v, want Upper %v and place %d", c, upper, i)
+		}
+	}
+}
+
+// A floor makes the Rate of a window smaller, and the Burst of a bucket.
+func TestWithout(t *testing.T) {
+	day := hybridlimit.Calendar{Unit: hybridlimit.Day}
+	for _, tc := range []struct{ limit, want hybridlimit.Limit }{
+		{hybridlimit.PerSecond(10), hybridlimit.TokenBucket(10, time.Second, 7)},
+		{hybridlimit.LeakyBucket(10, time.Second, 20), hybridlimit.LeakyBucket(10, time.Second, 17)},
+		{hybridlimit.FixedWindow(10, time.Second), hybridlimit.FixedWindow(7, time.Second)},
+		{hybridlimit.SlidingWindow(10, time.Second), hybridlimit.SlidingWindow(7, time.Second)},
+		{hybridlimit.CalendarWindow(10, day), hybridlimit.CalendarWindow(7, day)},
+	} {
+		if got := classes.Without(tc.limit, 3); got != tc.want {
+			t.Errorf("%v without 3: %v, want %v", tc.limit, got, tc.want)
+		}
+		if got := classes.Without(tc.limit, 0); got != tc.limit {
+			t.Errorf("%v without a floor: %v", tc.limit, got)
 		}
 	}
 }

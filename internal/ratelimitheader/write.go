@@ -1,7 +1,6 @@
 package ratelimitheader
 
 import (
-	"cmp"
 	"math"
 	"strconv"
 	"time"
@@ -78,7 +77,7 @@ func (it *Item) Effective(remaining int64, reset time.Duration) int64 {
 	var t float64
 	switch {
 	case windowed(l.Algorithm):
-		t = max(min(float64(reset), float64(cmp.Or(l.Period, l.TimeToFull()))), float64(r)*each)
+		t = max(min(float64(reset), float64(l.TimeToFull())), float64(r)*each)
 	case r == 0:
 		t = float64(reset) - float64(it.Quota-1)*each
 	default:

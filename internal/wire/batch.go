@@ -34,9 +34,6 @@ type counted struct {
 	span  algo.Span
 }
 
-// Algo returns the limit of the op, with the sender's window.
-func (op *Op) Algo() algo.Limit { return algo.LimitOf(op.Limit).In(op.Span) }
-
 // Envelope makes Redis apply a batch once, however often it is sent.
 type Envelope struct {
 	Key   string        // from lua.Names.Envelope

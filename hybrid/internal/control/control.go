@@ -175,14 +175,7 @@ func (v *View) OfClass(limit hybridlimit.Limit) hybridlimit.Limit {
 	if v.Class.Floor == 0 { // a plan need not be made
 		return limit
 	}
-	switch floor := v.NewPlan(limit).Floor; {
-	case floor == 0:
-	case limit.Algorithm == hybridlimit.AlgFixedWindow || limit.Algorithm == hybridlimit.AlgSlidingWindow || limit.Algorithm == hybridlimit.AlgCalendarWindow:
-		limit.Rate -= floor
-	default:
-		limit.Burst = limit.BurstSize() - floor
-	}
-	return limit
+	return classes.Without(limit, v.NewPlan(limit).Floor)
 }
 
 // Fits returns an error if the limiter cannot have a limit. Usage under one algorithm has no meaning under another, and

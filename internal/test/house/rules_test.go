@@ -126,7 +126,7 @@ var product = map[string]rule{
 	"internal/gate":            {inside: []string{".", "adapter", "internal/ratelimitheader", "internal/sometimes"}, outside: []string{lru}}, // shared with the module grpclimit
 	"httplimit":                {inside: []string{".", "adapter", "clientkey", "internal/clientaddr", "internal/gate", "internal/news", "internal/ratelimitheader", "internal/sometimes", "spend"}},
 	"otellimit":                {inside: []string{".", "adapter", "internal/news"}, outside: []string{otel}},
-	"notice":                   {inside: []string{".", "adapter", "internal/news", "internal/shards", "internal/sometimes"}, outside: []string{lru}},
+	"notice":                   {inside: []string{".", "adapter", "internal/news", "internal/periods", "internal/shards", "internal/sometimes"}, outside: []string{lru}},
 	"spend":                    {inside: []string{".", "adapter", "internal/news"}, outside: []string{lru}},
 	"region": { // above hybrid and global, which do not know it
 		inside:  []string{".", "adapter", "global", "hybrid", "internal/moves", "internal/sometimes"},
