@@ -29,7 +29,7 @@
 // From below: if 1.5 times the limit moves from one of two, three or four regions to another, 80 ms away, all regions
 // together admit at least 0.85 of the limit from three seconds on. The burst must be at least a second of the rate, and
 // some dozens of units. With more regions, a smaller burst or a longer way, fewer units come in time: three regions 200 ms
-// apart admit 0.8, and six that are 80 ms apart 0.65 (make lab-regions). More escrow helps: see Config.Escrow. A way of
+// apart admit 0.8, and six that are 80 ms apart 0.67 (make lab-regions). More escrow helps: see Config.Escrow. A way of
 // 300 ms or more is too long. A region that is cut off keeps its share.
 //
 // # Parts of the burst
