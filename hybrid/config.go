@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -90,6 +91,22 @@ type Config struct {
 	// delay it by up to 10 ms. A key without a call is not asked about. A shorter time costs more calls of LimitFor. At
 	// least 10 ms. hybridlimit.Never: only after Invalidate. Zero: 1 minute.
 	LimitRefresh time.Duration
+	// Restore returns the units that a key has used since the begin of its period, and the time of that count, from the
+	// caller's own records. It restores periods of calendar windows that Redis has lost and that no process remembers.
+	//
+	// It is asked once for each key, period and process, and once more after a later loss, in a goroutine of its own. It
+	// is asked only if both the key's state in Redis and the data around it are younger than the period: after a loss,
+	// and in the first period of a deployment. ModeExact knows only the age of the state. So Restore is asked about
+	// unused keys too, and returns 0 for these.
+	//
+	// Calls go on meanwhile. Units used between the loss and the answer may count twice, and count at least once. 5 s
+	// after the loss and later, only units used during the question may count twice. Units used between the returned
+	// time and the loss are lost.
+	//
+	// It must be safe for concurrent use. It must return when ctx ends: with Close, or after 5 s. It must not close the
+	// limiter. At most 16 questions run at a time. After an error or a panic, the key is asked about again with a sync 5 s
+	// later. That is counted (Stats.RestoreFailures) and logged. Nil: no questions, at no cost.
+	Restore func(ctx context.Context, key string, begin time.Time) (used int64, at time.Time, err error)
 	// TagBy maps a key to the text that decides its tag. Keys with one text
 	// share a tag, and so a cluster slot. Nil: the key itself.
 	TagBy func(key string) string
@@ -206,6 +223,10 @@ func (c Config) violations(limit hybridlimit.Limit) adapter.Violations {
 		bad.Add("Config.FallbackFloor", c.FallbackFloor, "must not exceed the burst")
 	}
 	bad.AddClasses(c.Classes, limit)
+	calendar := limit.Algorithm == hybridlimit.AlgCalendarWindow && limit.Calendar.Unit != hybridlimit.FromUse
+	if c.Restore != nil && !calendar {
+		bad.Add("Config.Restore", "a function", fmt.Sprintf("is only for windows of a calendar, not for %v", limit))
+	}
 	return bad
 }
 

@@ -229,6 +229,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	if p := cfg.Penalty; p.After > 0 {
 		penalties = keys.NewPenalties(p.After, p.Within, p.For)
 	}
+	restorer := m.restorer(cfg)
 	for _, view := range views {
 		v := &Limiter{family: m, clock: h.clock, cfg: cfg, control: view}
 		v.terms = keys.Terms{
@@ -238,7 +239,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 			},
 			Name: cfg.Name, Clock: h.clock, Control: view, Denials: tell.NewDenials(cfg.LogDenials), Store: keys.NewStore(cfg.MaxKeys, h.clock.Void), Log: h.log,
 			Hist: h.metrics.Histograms(attributes(v)...), Engine: h.engine, Names: h.names, Clocks: &h.clocks, Pace: &h.heart.Pace, Paused: &h.heart.Paused,
-			Fleet: &m.party.Census, Penalties: penalties, Shares: shares, Overflow: overflow, Done: m.done, Broken: h.broken, Lost: h.resync.LostAt, Wants: h.heart.Wanted.Tell,
+			Fleet: &m.party.Census, Penalties: penalties, Restore: restorer, Shares: shares, Overflow: overflow, Done: m.done, Broken: h.broken, Lost: h.resync.LostAt, Wants: h.heart.Wanted.Tell,
 		}
 		v.direct = direct.New(&h.direct, &v.terms)
 		v.terms.Count.Born = h.clock.Now()

@@ -17,6 +17,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/direct"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/explain"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/restore"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/classes"
@@ -43,12 +44,14 @@ type family struct {
 	classes  classes.Set
 	views    []*Limiter // one for each class; the first is the limiter itself
 	bookings bookings
-	small    bool // the log line about a C of 0 was written; of the heartbeat's goroutine
+	restore  *restore.Asker // nil: no Config.Restore
+	small    bool           // the log line about a C of 0 was written; of the heartbeat's goroutine
 }
 
 // shut is base.shut, and ends what waits for queues.
 func (m *family) shut() {
 	m.base.shut()
+	m.restore.Close()
 	m.bookings.close()
 }
 

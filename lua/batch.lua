@@ -28,8 +28,9 @@
 -- Errors: the script reads and computes everything before its first write,
 --         because Redis does not roll back a failed script.
 -- Expiry: a state: see its algorithm. The envelope: as the caller says, above the
---         longest time for which a batch is retried. The epoch: as the envelope,
---         or up to a second more, so that most batches do not write it.
+--         longest time for which a batch is retried. The epoch: as the envelope, or
+--         as the states of calendar windows if they live longer, and up to a second
+--         more, so that most batches do not write it.
 
 local function bad(what) return {err = 'HLBATCH ' .. what} end
 
@@ -161,9 +162,10 @@ local function run_batch(keys, argv, now)
     reply[n + 6], reply[n + 7], reply[n + 8], reply[n + 9], reply[n + 10] = born, ceiling, delay, refill, ends
   end
 
-  for key, s in pairs(states) do if s.dirty then kinds[s.lim.kind].write(key, s, s.lim, now) end end
+  local keep = head.ttl
+  for key, s in pairs(states) do if s.dirty then keep = max(keep, kinds[s.lim.kind].write(key, s, s.lim, now) or 0) end end
   if first > 0 then
-    if not known or redis.call('PTTL', keys[2]) < head.ttl then store(keys[2], format('%d', epoch), head.ttl + 1000) end
+    if not known or redis.call('PTTL', keys[2]) < keep then store(keys[2], format('%d', epoch), keep + 1000) end
     store(keys[1], format('1%s%d %d %s c%d', gap and 'g' or 'e', head.seq, stamp, table.concat(answers, ' '), chain), head.ttl)
   end
   return reply

@@ -196,4 +196,5 @@ local function window_write(key, s, lim, now)
   if s.debt + s.next > 0 then last = last + follows end
   local ttl = ceil(max(last - window_clock(s, lim.step, now), 0) / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000
   store(key, text .. s.more, ttl)
+  return lim.roll and ttl
 end

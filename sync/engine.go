@@ -142,6 +142,10 @@ func (e *Engine) Remove(tag int, it Item) {
 // is the same as no Redis. The lane sends empty batches until Redis applies one.
 func (e *Engine) Refusing(tag int) bool { return e.lane(tag).refusing.Load() }
 
+// Epoch returns the µs of Redis time at which the data of a tag began, or later; 0: not known. Redis forgets it after
+// EnvelopeTTL without a batch, or with the last state of a calendar window of the tag.
+func (e *Engine) Epoch(tag int) int64 { return e.lane(tag).epoch.Load() }
+
 // Behind reports whether items wait longer than requested.
 func (e *Engine) Behind() bool { return e.behind.Load() > 0 }
 

@@ -29,6 +29,7 @@ type lane struct {
 
 	calm    atomic.Bool  // messages may go beside the batch of the owner: the last one had an answer
 	besides atomic.Int32 // number of messages beside it
+	epoch   atomic.Int64 // the latest epoch of its tags
 	proved  atomic.Int64 // ns after the engine was made: when the last answered batch with an envelope was sent
 
 	// owner holds an element while a goroutine exchanges a batch: the goroutine of the lane, or that of a caller
@@ -346,6 +347,7 @@ func (l *lane) look(reply wire.Reply, now, began time.Time) {
 	}
 	moved := c.epoch != 0 && reply.Epoch != c.epoch
 	c.kept, c.epoch = began.Add(EnvelopeTTL), reply.Epoch
+	l.epoch.Store(max(l.epoch.Load(), reply.Epoch))
 	l.proved.Store(l.engine.at(began))
 	if (gap || moved) && l.engine.cfg.OnLoss != nil {
 		l.engine.cfg.OnLoss(l.tag, sure)

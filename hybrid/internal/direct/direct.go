@@ -118,6 +118,7 @@ func (a *Asker) Within(ctx context.Context, at keys.Place, op algo.Op, wait time
 	a.terms.Count.Debited.Add(ans.Granted)
 	a.terms.Clocks.Heard(at.Tag, reply.Now, a.terms.Clock.At(sent), a.terms.Clock.At(sent.Add(took)))
 	a.terms.Found(at.Plan.Bucket, ans.Level)
+	a.terms.Sighted(at.Tag, at.Key, at.Plan, ans, reply.Now)
 	ans = at.Plan.Seen(ans)
 	if a.terms.Control.Exactly(at.Plan) {
 		a.seen(at, ans, reply.Now, a.terms.Clock.At(sent))

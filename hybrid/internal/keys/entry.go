@@ -292,6 +292,7 @@ func (e *Entry) Settle(a ratesync.Answer) {
 	wanting := e.Account.Wanting(&c)
 	e.Unlock()
 	e.Sync(next)
+	t.Sighted(e.Tag(), e.Name, sent, a.Answer, a.RedisNow)
 	if wanting {
 		t.Wants(t.Names.Digest(t.Name, e.Name))
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/restore"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
@@ -39,6 +40,7 @@ type Terms struct {
 	Fleet     *census.Census
 	Penalties *Penalties       // of all classes of the limiter; nil: none
 	Shares    *fallback.Shares // of all classes of the limiter
+	Restore   *restore.Asker   // of all classes of the limiter; nil: none
 	Overflow  *sometimes.Line  // about keys that find no memory, likewise
 
 	Done   <-chan struct{}     // closed by Close: waiting calls return

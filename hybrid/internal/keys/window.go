@@ -3,8 +3,10 @@ package keys
 import (
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/restore"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
 // WindowAt returns the window of a plan for an event at now. Of a calendar it is the period of the latest time that the
@@ -42,4 +44,31 @@ func (t *Terms) follows(w algo.Window, ends int64) time.Duration {
 		w = w.At(t.unix(ends + int64(time.Minute)))
 	}
 	return time.Duration(w.Period) * time.Microsecond
+}
+
+// Sighted tells Restore of the state of a key in an answer to an op under a plan, if both the state and the data of its
+// tag began in the period. Call it without locks.
+func (t *Terms) Sighted(tag int, key string, p *account.Plan, a wire.Answer, redisNow int64) {
+	w := p.Window
+	if t.Restore == nil || !w.Calendar || w.FromUse || a.Ends == 0 || a.Born == 0 {
+		return
+	}
+	begin := w.Begin(a.Refill) // the answer names the window in which Redis counts
+	if epoch := t.Engine.Epoch(tag); a.Born < begin || epoch != 0 && epoch < begin {
+		return
+	}
+	t.Restore.See(restore.Sight{Key: key, Plan: p, Begin: begin, Born: a.Born, Now: redisNow, Used: w.Rate - a.Level/w.Unit})
+}
+
+// Reread makes the process return the units of a key that it holds, and so read its state again, which has changed.
+func (t *Terms) Reread(key string) {
+	e := t.Store.Get(key)
+	if e == nil {
+		return
+	}
+	e.Lock()
+	e.Begin(t.Clock.Now())
+	e.Account.Return()
+	e.Unlock()
+	e.Sync(account.SyncNow)
 }

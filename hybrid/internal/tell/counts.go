@@ -29,6 +29,8 @@ type Counts struct {
 	Refunded  atomic.Int64 // units that Redis has taken back
 	Resynced  atomic.Int64 // keys synced again after a loss
 	Observed  atomic.Int64 // observations that were news
+	Restored  atomic.Int64 // keys whose use Config.Restore told
+	Unknown   atomic.Int64 // questions to Config.Restore that failed
 	Ops       atomic.Int64 // keys frozen for a sync, and direct calls
 	BadLimits atomic.Int64 // answers of LimitFor about keys in memory that were not valid
 	Indebted  atomic.Int64 // answers that showed a debt

@@ -78,6 +78,7 @@ const (
 	MsgRenamed    = "hybridlimit: another program or process uses this process's identity in Redis: it wrote to this process's envelope, or it is a copy of this process; this process continues under a new identity"
 	MsgOverflow   = "hybridlimit: memory is full of keys that owe, and Redis does not answer; Redis never receives the units of keys without room in memory; raise MaxKeys, or stop made-up keys"
 	MsgBadLimit   = "hybridlimit: Config.LimitFor returned a limit that is not valid for a key in memory; the key keeps its limit until LimitFor is asked again; the attribute cause has the error"
+	MsgRestore    = "hybridlimit: Config.Restore has not told the use of a key that Redis may have lost; the key may use the units of its period again; Restore is asked again with a later call; the attribute cause has the error"
 	MsgPermits    = "hybridlimit: Redis refused a message about permits and did not apply it; calls of its keys wait for the next one"
 	MsgCrowded    = "hybridlimit: Redis refuses this process's heartbeats; without them the process gives no credit; the attribute cause has the error, and docs/operations.md the bound on groups of limiters"
 	MsgFloor      = "hybridlimit: Redis does not answer, and the fleet has more processes than the limit has permits; each process may run as many calls of a key as the attribute floor says, together more than the limit; ConcurrencyConfig.FallbackFloor changes it"

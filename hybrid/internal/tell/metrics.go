@@ -44,10 +44,10 @@ type Metrics struct {
 
 // Instruments are the instruments that a hub observes when a reader collects.
 type Instruments struct {
-	Decisions, Units, Evictions, Refusals, Overflow, Invalid          metric.Int64ObservableCounter
-	Messages, Ops, Failures, Resyncs, Gaps, Unapplied                 metric.Int64ObservableCounter
-	Fleet, Credit, Keys, Owed, Held, Breaker, Switched, Limited, Late metric.Int64ObservableGauge
-	Running, Booked, Waiting, Member                                  metric.Int64ObservableGauge
+	Decisions, Units, Evictions, Refusals, Overflow, Invalid, Unrestored metric.Int64ObservableCounter
+	Messages, Ops, Failures, Resyncs, Gaps, Unapplied                    metric.Int64ObservableCounter
+	Fleet, Credit, Keys, Owed, Held, Breaker, Switched, Limited, Late    metric.Int64ObservableGauge
+	Running, Booked, Waiting, Member                                     metric.Int64ObservableGauge
 }
 
 // Bounds of buckets. The first bucket of overshoot holds the syncs that found no debt. The last bound must lie above
@@ -134,6 +134,7 @@ func NewMetrics(provider metric.MeterProvider, hub string) (*Metrics, error) {
 	in.Unapplied = counter("rate_limiting.sync.refused", "{op}", "Keys whose sync Redis will never apply; the units in that sync are lost.")
 	in.Evictions = counter("rate_limiting.evictions", "{key}", "Keys forgotten to make room for others.")
 	in.Invalid = counter("rate_limiting.limit.invalid", "{answer}", "Answers of LimitFor about a key in memory that are not valid; the key keeps its limit.")
+	in.Unrestored = counter("rate_limiting.restore.failures", "{question}", "Questions to Restore without an answer that Redis has heard; units of the key's period may be used again.")
 	in.Refusals = counter("rate_limiting.refusals", "{key}", "Keys that were not kept, because memory was full of keys that owe.")
 	in.Overflow = counter("rate_limiting.overflow", "{request}", "Fallback decisions for keys without room in memory.")
 	in.Fleet = gauge("rate_limiting.fleet.size", "{process}", "N: number of processes that share the limit.")

@@ -93,9 +93,13 @@ var product = map[string]rule{
 		inside: []string{
 			".", "internal/account", "internal/algo", "internal/census", "internal/clock", "internal/fallback", "internal/refresh",
 			"internal/runner", "internal/shards", "internal/sometimes", "internal/wire", "lua", "sync",
-			"hybrid/internal/control", "hybrid/internal/member", "hybrid/internal/tell",
+			"hybrid/internal/control", "hybrid/internal/member", "hybrid/internal/restore", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
+	},
+	"hybrid/internal/restore": {
+		inside:  []string{"internal/account", "internal/algo"},
+		outside: []string{lru},
 	},
 	"hybrid/internal/direct": {
 		inside: []string{
@@ -115,7 +119,7 @@ var product = map[string]rule{
 			".", "adapter", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
 			"internal/groups", "internal/classes", "internal/moves", "internal/news", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
 			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/direct", "hybrid/internal/explain",
-			"hybrid/internal/inflight", "hybrid/internal/keys", "hybrid/internal/member", "hybrid/internal/tell",
+			"hybrid/internal/inflight", "hybrid/internal/keys", "hybrid/internal/member", "hybrid/internal/restore", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
