@@ -25,12 +25,10 @@ if letter == 'm' or letter == 'u' then
       s.win, s.period = win, lim.period
       return
     end
-    window_shift(s, lim, win)
-    s.period = lim.period
-    if apart > 3 * length then
-      window_shift(s, lim, win)
-      window_shift(s, lim, win)
+    for n = 0, 2 do
+      if n == 0 or apart > (2 * n + 1) * length then window_shift(s, lim, win) end
     end
+    s.period = lim.period
   end
 
   -- calendar_roll brings a state to the window that counts.

@@ -67,7 +67,7 @@ local function window_apply(s, lim, op, now)
   end
   window_merge(s, lim, op, now)
   if op.owed > 0 then
-    dropped = not window_add(s, lim, op.owed, op.win, at)
+    dropped = s.closed or not window_add(s, lim, op.owed, op.win, at)
     if not dropped then s.since, s.dirty = min(s.since + op.owed, EXACT), true end
   end
   if op.refund > 0 then window_refund(s, lim, op.refund, op.refundat) end

@@ -36,9 +36,12 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 	if changed && sent.Window.Period > 0 && ans.Gen != 0 { // a lease of a window that the new limit does not have
 		lost, ans.Lease, ans.Gen, ans.Life = ans.Lease, 0, 0, 0
 	}
-	if ans.Dropped {
+	switch {
+	case ans.Dropped && sent.Window.Calendar && a.notLate(c, ans):
+		a.oweAgain()
+	case ans.Dropped:
 		b.Dropped = a.inflight
-	} else {
+	default:
 		b.Acked = a.inflight
 	}
 	taken, late := a.takenBack(ans)
@@ -143,6 +146,9 @@ func (a *Account) see(c *Conditions, ans Answer, now int64) {
 		a.NoteLeft(ans.Level, now+ans.Ends*1000)
 		return
 	}
+	if c.Window.Calendar && ans.Ends == 0 && now < a.view.ends {
+		return // closed: the view still holds
+	}
 	a.view = view{
 		level: ans.Level, cap: ans.Cap, createdAt: ans.Born, redisAt: ans.RedisNow, sent: ans.Sent, received: now,
 		nextPoll: now + min(ans.Retry*1000, c.RelookIn), relook: now + c.RelookIn,
@@ -154,6 +160,9 @@ func (a *Account) see(c *Conditions, ans Answer, now int64) {
 		a.view.window = c.Window.Number(ans.RedisNow+ans.Ends) - 1
 		if c.Window.Calendar { // Redis tells it
 			a.view.window, a.view.refill = ans.Refill, 0
+			if ans.Ends == 0 { // closed: the view is of a window that is over, and its time is of the next one
+				a.view.createdAt, a.view.ends = 0, max(1, a.view.ends)
+			}
 		}
 	}
 	a.lowerAgain(c, now)

@@ -125,11 +125,11 @@ func (a *Account) keep(l lease) (lost int64) {
 // sent again, the current one. The lease begins when that window has begun for certain, and ends before it may be over.
 // It returns the units that are lost.
 func (a *Account) keepAhead(c *Conditions, ans Answer, now int64) (lost int64) {
-	period := c.Window.Period * 1000
-	next := period
-	if c.Window.Win <= a.view.window { // of the two, only windows of a calendar differ
-		next = c.Window.Follows * 1000
+	lasts := func(win int64) int64 { // ns; the process may be in a later window by now, of another length
+		begin := c.Window.Begin(win)
+		return (c.Window.Ends(begin) - begin) * 1000
 	}
+	period := lasts(a.view.window)
 	// Credit that was spent while the answer was on its way counts in this window. Redis has leased the units beside a
 	// count without it (rules 3 and 33), so as many are not used.
 	var net int64
@@ -144,9 +144,9 @@ func (a *Account) keepAhead(c *Conditions, ans Answer, now int64) (lost int64) {
 	}
 	switch {
 	case ans.Gen > a.view.window:
-		a.ahead.begin, a.ahead.end = a.ahead.begin+period, a.ahead.end+next
+		a.ahead.begin, a.ahead.end = a.ahead.begin+period, a.ahead.end+lasts(ans.Gen)
 	case ans.Gen < a.view.window: // it is over
-		a.ahead.begin, a.ahead.end = a.ahead.begin-period, a.ahead.end-period
+		a.ahead.begin, a.ahead.end = a.ahead.begin-lasts(ans.Gen), a.ahead.end-period
 	}
 	a.askedAhead = ans.Gen
 	return lost

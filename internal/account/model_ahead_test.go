@@ -149,7 +149,7 @@ func (r *modelRedis) nextBegins(at int64) int64 {
 	if r.state.Born == 0 || r.limit.Window.Period == 0 {
 		return 0
 	}
-	s := r.limit.Load(r.state, at)
+	s := r.here(at).Load(r.state, at)
 	if r.limit.Window.Sliding {
 		return s.Cur + s.Next
 	}

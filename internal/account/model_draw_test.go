@@ -27,7 +27,10 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 	if r.IntN(3) == 0 {
 		limit.Algorithm = hybridlimit.AlgLeakyBucket
 	}
-	if f == windows {
+	if f == calendars && h&hazMembers == 0 {
+		limit = drawCalendar(r, burst)
+	}
+	if f == windows || f == calendars && h&hazMembers != 0 { // a day has too many heartbeats
 		limit = drawWindow(r, burst, h)
 	}
 	burst = limit.BurstSize()
@@ -53,7 +56,7 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 		weights[k] /= 3
 	}
 	h.with(r, weights)
-	if f == windows {
+	if f.windowed() {
 		weights[evEdge], weights[evCross] = 1+r.IntN(8), r.IntN(4)
 	}
 	pl.hazard, pl.outage = h, h&hazCrash != 0 && r.IntN(4) == 0
@@ -116,7 +119,7 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 		}
 		pl.events = append(pl.events, e)
 	}
-	if h&hazLimit != 0 && f != windows {
+	if h&hazLimit != 0 && !f.windowed() {
 		pl.limits(r)
 	}
 	pl.bare = r.IntN(3) > 0

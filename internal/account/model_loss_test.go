@@ -147,7 +147,7 @@ func (w *world) concealed(p *proc) bool {
 // it is.
 func (w *world) counts(p *proc) bool {
 	v := &p.s.view
-	return p.s.Tells(w.t.Bucket, w.now) && (!w.t.windowed() || w.t.Window.Number(v.redisAt) == w.t.Window.Number(w.redis.clock(w.now)))
+	return p.s.Tells(w.t.Bucket, w.now) && w.namesHere(p) && (!w.t.windowed() || w.t.Window.Number(v.redisAt) == w.t.Window.Number(w.redis.clock(w.now)))
 }
 
 // lostAgain records how much may be forgotten: the units debited since the last loss. It is nothing if all processes have sent
@@ -202,7 +202,7 @@ func (w *world) stepClock(d int64) {
 	}
 	at, s := r.clock(w.now), skew{until: w.now, was: r.skew}
 	if w.t.windowed() {
-		w.losses.gained += r.limit.Load(r.state, at).Next * r.bucket.Unit
+		w.losses.gained += r.here(at).Load(r.state, at).Next * r.bucket.Unit
 	}
 	lasted := r.lasts(at)
 	r.skew += d
@@ -218,7 +218,7 @@ func (w *world) stepClock(d int64) {
 		w.losses.gained += max(0, -gained)
 	}
 	if w.t.windowed() {
-		s.win = r.limit.Load(r.state, at+d).Win
+		s.win = r.here(at+d).Load(r.state, at+d).Win
 	}
 	r.skews = append(r.skews, s)
 	if d > 0 || w.t.windowed() {

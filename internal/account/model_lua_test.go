@@ -63,7 +63,7 @@ func (s *scriptMirror) run(env wire.Envelope, op algo.Op, at int64) wire.Reply {
 	for key, dies := range s.dies {
 		s.mini.SetTTL(key, time.Duration(dies-at)*time.Microsecond)
 	}
-	ops := []wire.Op{{Key: s.state(), Limit: s.limit, Op: op}}
+	ops := []wire.Op{{Key: s.state(), Limit: s.limit, Span: s.w.redis.span, Op: op}}
 	keys, argv := wire.EncodeBatch(env, ops)
 	args := make([]any, len(argv))
 	for i, a := range argv {
@@ -201,10 +201,10 @@ func TestModelIsTheScript(t *testing.T) {
 		return pl.runIn(w).bad
 	}
 	modes, hazards := []Mode{ModeAuto, ModeStrict, ModeDeferred}, []hazard{0, hazCrash, hazLoss, hazClock, hazMembers, hazFailover, hazClass}
-	runs := testenv.Runs(126, 6000)
+	runs := testenv.Runs(168, 8000)
 	for i := range runs {
-		cell := i / 3
-		pl := planOf(seed+uint64(i), []family{buckets, windows, queues}[i%3], modes[cell%len(modes)], hazards[cell/len(modes)%len(hazards)])
+		cell := i / 4
+		pl := planOf(seed+uint64(i), []family{buckets, windows, queues, calendars}[i%4], modes[cell%len(modes)], hazards[cell/len(modes)%len(hazards)])
 		pl.plain = false // the script is not plain
 		if bad := play(pl, nil); bad != "" {
 			small := pl.shrink(func(pl *modelPlan) bool { return play(pl, nil) != "" })

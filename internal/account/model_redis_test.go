@@ -17,6 +17,7 @@ const modelEpoch = 1_763_000_000_000_000
 type modelRedis struct {
 	limit  algo.Limit
 	bucket algo.Bucket // for a window: only its units
+	span   algo.Span   // that the last op named
 	mutant mutant
 	mirror modelMirror // the real script, given the same ops; nil: no comparison
 	skew   int64       // the lead of its clock over the world's clock
@@ -28,6 +29,7 @@ type modelRedis struct {
 	writer    algo.Limit // the limit of the op that wrote the state
 	sooner    int64      // µs; by how much next places became earlier: see noteStep and noteShorter
 	state     algo.State
+	written   int64 // when this op wrote the state; 0: it did not
 	dies      int64 // end of the state's TTL
 	env       map[int]modelEnvelope
 	envDies   int64 // not later than the end of the first envelope
@@ -98,14 +100,24 @@ type modelReply struct {
 	epoch            int64
 	now              int64 // µs
 	at               int64 // ns
+	skew             int64 // µs; of the clock that shows now
 	fresh            bool  // for a mutant: the state had to be created
 	taken            int64 // units taken back so far
 }
 
-// under makes the next op count by the limit of plan p. Each op brings its own limit.
-func (r *modelRedis) under(p *Plan) *modelRedis {
-	r.limit, r.bucket = algo.LimitOf(p.Limit), p.Whole().Bucket
+// under makes the next op count by the limit of plan p, and name a window. Each op brings its own limit.
+func (r *modelRedis) under(p *Plan, span algo.Span) *modelRedis {
+	r.limit, r.bucket, r.span = algo.LimitOf(p.Limit), p.Whole().Bucket, span
+	r.limit.Window = r.limit.Window.In(span)
+	r.written = 0
 	return r
+}
+
+// here returns the limit of the last op, with the window of a Redis time.
+func (r *modelRedis) here(at int64) algo.Limit {
+	l := r.limit
+	l.Window = l.Window.At(at)
+	return l
 }
 
 // apply runs a batch that arrives at now (ns). A batch older than the last one gets no answer.
@@ -114,7 +126,7 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 	if b.bare() {
 		return r.bare(b, op, at, now), true
 	}
-	rep := modelReply{now: at, at: now, epoch: r.epoch}
+	rep := modelReply{now: at, at: now, skew: r.skew, epoch: r.epoch}
 	if rep.epoch == 0 {
 		rep.epoch = at
 	}
@@ -164,7 +176,7 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 		if rep.ans.Refused {
 			back = 0
 		}
-		r.book(&applied{batch: b, ns: now, at: at, owed: owed, win: op.Win, granted: rep.ans.Granted + rep.ans.Lease, ahead: leasedAhead(op, rep.ans), back: back, backAt: op.Gen, stored: rep.ans.Born != 0})
+		r.book(&applied{batch: b, ns: now, at: at, owed: owed, win: r.countedIn(op), granted: rep.ans.Granted + rep.ans.Lease, ahead: leasedAhead(op, rep.ans), back: back, backAt: op.Gen, stored: rep.ans.Born != 0})
 	}
 	stamp := max(at, rep.ans.Born) // in the future if the clock stepped back
 	if r.mutant == mutStampNow {
@@ -173,8 +185,12 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 	dies := at + ratesync.EnvelopeTTL.Microseconds()
 	r.envDies = min(r.envDies, dies)
 	r.env[b.id] = modelEnvelope{b.seq, stamp, rep.gap, chain, rep.ans, rep.at, dies}
-	if r.epoch == 0 || (r.epochDies-at)/1000 < ratesync.EnvelopeTTL.Milliseconds() {
-		r.epoch, r.epochDies = rep.epoch, dies+time.Second.Microseconds()
+	keep := ratesync.EnvelopeTTL.Microseconds()
+	if r.written == at && r.limit.Window.Calendar {
+		keep = max(keep, r.dies-at)
+	}
+	if r.epoch == 0 || (r.epochDies-at)/1000 < keep/1000 {
+		r.epoch, r.epochDies = rep.epoch, at+keep+time.Second.Microseconds()
 	}
 	r.compare(b, op, at, rep)
 	rep.taken = r.taken
@@ -183,8 +199,8 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 
 // bare is apply for a batch without an envelope.
 func (r *modelRedis) bare(b modelBatch, op algo.Op, at, now int64) modelReply {
-	rep := modelReply{now: at, at: now, ans: r.run(op, at), taken: r.taken}
-	r.book(&applied{batch: b, ns: now, at: at, owed: op.Owed, win: op.Win, granted: rep.ans.Granted, stored: rep.ans.Born != 0})
+	rep := modelReply{now: at, at: now, skew: r.skew, ans: r.run(op, at), taken: r.taken}
+	r.book(&applied{batch: b, ns: now, at: at, owed: op.Owed, win: r.countedIn(op), granted: rep.ans.Granted, stored: rep.ans.Born != 0})
 	if r.mirror != nil {
 		r.mirror.exact(op, at, rep.ans, r)
 	}
@@ -292,7 +308,7 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 			next.Since += r.state.Since
 		}
 		r.writer = r.limit
-		r.state, r.dies = next, at+max(r.limit.TTL(next, at)*1000, r.least)
+		r.state, r.written, r.dies = next, at, at+max(r.limit.TTL(next, at)*1000, r.least)
 	}
 	return ans
 }
@@ -317,7 +333,7 @@ func (r *modelRedis) exact(n, floor, now int64) (granted bool, delay int64) {
 
 // peek returns the answer that op would get at a Redis time.
 func (r *modelRedis) peek(op algo.Op, at int64) algo.Answer {
-	_, ans, _ := r.limit.Apply(r.state, op, at)
+	_, ans, _ := r.here(at).Apply(r.state, op, at)
 	return ans
 }
 

@@ -268,7 +268,7 @@ func (w *world) move(p *proc, n int64, how modelKind) {
 	switch {
 	case how == evLose:
 	case m.reply == nil:
-		if r, ok := w.redis.under(m.plan).apply(m.batch, m.op, w.now); ok {
+		if r, ok := w.redis.under(m.plan, m.span).apply(m.batch, m.op, w.now); ok {
 			w.logf("Redis applies batch %d of p%d", m.batch.seq, p.id)
 			w.net = append(w.net, message{batch: m.batch, reply: &r})
 		}
@@ -288,7 +288,7 @@ func (w *world) round(p *proc) {
 		w.cover(p)
 		w.spoilRetry(p)
 	}
-	if r, ok := w.redis.under(p.frozen.plan).apply(p.frozen.batch, p.frozen.op, w.now); ok {
+	if r, ok := w.redis.under(p.frozen.plan, p.frozen.span).apply(p.frozen.batch, p.frozen.op, w.now); ok {
 		w.settle(p, r)
 	}
 }

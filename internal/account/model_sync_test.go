@@ -36,7 +36,7 @@ func (w *world) freeze(p *proc) bool {
 		w.ahead.asked++
 	}
 	w.noteUntold(p, &op)
-	p.frozen = &frozenOp{op, p.plan, modelBatch{id: p.id}, w.now}
+	p.frozen = &frozenOp{op, p.plan, modelBatch{id: p.id}, w.now, p.s.Span(c, w.now)}
 	if bare {
 		p.bares--
 		p.frozen.batch.seq = p.bares
@@ -51,7 +51,7 @@ func (w *world) freeze(p *proc) bool {
 
 // send puts the frozen batch on the network.
 func (w *world) send(p *proc) {
-	w.net = append(w.net, message{batch: p.frozen.batch, plan: p.frozen.plan, op: p.frozen.op})
+	w.net = append(w.net, message{batch: p.frozen.batch, plan: p.frozen.plan, op: p.frozen.op, span: p.frozen.span})
 }
 
 // retry sends the frozen batch again.
@@ -88,6 +88,7 @@ func (w *world) settle(p *proc, r modelReply) {
 	f := p.frozen
 	p.frozen, p.gaveUp, p.taken = nil, 0, r.taken
 	w.redis.heard(f.batch, r.at)
+	p.heard(r.skew, w.now-f.sent)
 	w.begin(p)
 	if r.gap || p.epoch != 0 && p.epoch != r.epoch && !f.batch.bare() {
 		p.lost = w.now
@@ -100,7 +101,7 @@ func (w *world) settle(p *proc, r modelReply) {
 	}
 	answered, next, b := w.receiveStep(p, w.terms(p), w.dated(p, f.sent, r))
 	w.lost += b.Lost
-	if r.ans.Dropped {
+	if b.Dropped > 0 {
 		w.late += f.op.Owed
 		w.logf("Redis has dropped %d units of p%d: they came too late", f.op.Owed, p.id)
 	}

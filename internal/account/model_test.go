@@ -74,6 +74,7 @@ type proc struct {
 	gaveUp    int64 // units that it gave up since its view came
 	backEnds  int64 // ns; the end of the units that the batch in flight returns
 	taken     int64 // units that Redis had taken back when it gave the view
+	lead      int64 // ns; the most by which Redis's clock is ahead, as far as the process knows
 	share     fallback.Share
 	member
 
@@ -90,6 +91,7 @@ type frozenOp struct {
 	plan  *Plan
 	batch modelBatch
 	sent  int64
+	span  algo.Span
 }
 
 // message is a request, or, if reply is set, a reply.
@@ -97,6 +99,7 @@ type message struct {
 	batch modelBatch
 	plan  *Plan // plan of op
 	op    algo.Op
+	span  algo.Span
 	reply *modelReply
 }
 
@@ -141,7 +144,7 @@ func (w *world) terms(p *proc) *Conditions {
 		t.Credit = min(t.Credit, p.plan.Burst/max(1, t.N-1))
 	}
 	if !p.away {
-		t.Bucket, t.Window, t.Limit, t.Floor = p.plan.Bucket, p.plan.Window, p.plan.Limit, p.plan.Floor
+		t.Bucket, t.Window, t.Limit, t.Floor = p.plan.Bucket, p.windowAt(w.now), p.plan.Limit, p.plan.Floor
 	}
 	t.Fallback.Share = p.share
 	w.memberTerms(p, &t)
@@ -339,7 +342,7 @@ func (w *world) exact(p *proc, n int64) {
 		return
 	}
 	p.s, p.evicted = Account{}, w.now
-	w.redis.under(p.plan)
+	w.redis.under(p.plan, p.windowAt(w.now).Span())
 	if n > p.plan.Burst {
 		return
 	}

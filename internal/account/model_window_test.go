@@ -17,12 +17,16 @@ import (
 type family uint8
 
 const (
-	buckets family = iota // token and leaky buckets, which have the same arithmetic
-	windows               // fixed and sliding
-	queues                // leaky queues: model_queue_test.go
+	buckets   family = iota // token and leaky buckets, which have the same arithmetic
+	windows                 // fixed and sliding
+	queues                  // leaky queues: model_queue_test.go
+	calendars               // days, with windows of the calendar: model_calendar_test.go
 )
 
-func (f family) String() string { return [...]string{"buckets", "windows", "queues"}[f] }
+func (f family) String() string { return [...]string{"buckets", "windows", "queues", "calendars"}[f] }
+
+// windowed reports whether the limits of the family are windows.
+func (f family) windowed() bool { return f == windows || f == calendars }
 
 // drawWindow draws a limit. With heartbeats a period of hours would take too long.
 func drawWindow(r *rand.Rand, rate int64, h hazard) hybridlimit.Limit {
@@ -83,15 +87,15 @@ func drawCrossing(r *rand.Rand, p int, rate int64) (es []modelEvent) {
 
 // toEdge lets time pass until near the end of a window of Redis's clock.
 func (w *world) toEdge(n int64) {
-	period := w.t.Window.Period
-	if period == 0 {
+	if !w.t.windowed() {
 		return
 	}
-	d := (period-w.redis.clock(w.now)%period)*1000 + int64(edges[n%int64(len(edges))])
-	if d < 0 {
-		d += period * 1000
+	at, edge := w.redis.clock(w.now), int64(edges[n%int64(len(edges))])
+	end := w.t.Window.Ends(at)
+	if (end-at)*1000+edge < 0 {
+		end = w.t.Window.Ends(end)
 	}
-	w.advance(max(d, 0))
+	w.advance(max((end-at)*1000+edge, 0))
 }
 
 // skew is the lead of Redis's clock until a time, and the window in which Redis counts from then on.
@@ -125,7 +129,7 @@ func (b *windowBook) to(at int64) {
 			carry = max(0, b.cur-w.Rate)
 		}
 		b.prev, b.cur, b.own = b.cur, carry, 0
-		b.win++
+		b.win = w.Number(w.Ends(w.Begin(b.win)))
 	}
 	b.win = max(b.win, win)
 }
@@ -135,7 +139,7 @@ func (b *windowBook) to(at int64) {
 // spent in them.
 func (b *windowBook) step(s skew) {
 	b.to(modelEpoch + s.until/1000 + s.was)
-	b.to(s.win * b.window.Period)
+	b.to(b.window.Begin(s.win))
 	b.win = s.win
 }
 
@@ -205,17 +209,20 @@ func (w *world) checkCounted(o *outcome) {
 		}
 		o.extra += a.units() - owed - granted
 		ahead := min(a.ahead, granted)
-		s, _, _ = r.limit.Apply(s, algo.Op{Owed: owed, Win: a.win}, a.at)
+		if a.win > r.here(a.at).Window.Number(a.at) { // a sender with another clock has named the next window
+			s.Next, owed = s.Next+owed, 0
+		}
+		s, _, _ = r.here(a.at).Apply(s, algo.Op{Owed: owed, Win: a.win}, a.at)
 		if back > 0 && a.backAt > s.Win {
 			s.Next = max(s.Next-back, 0)
 		} else {
-			s, _, _ = r.limit.Apply(s, algo.Op{Refund: back, RefundAt: a.backAt}, a.at)
+			s, _, _ = r.here(a.at).Apply(s, algo.Op{Refund: back, RefundAt: a.backAt}, a.at)
 		}
-		s, _, _ = r.limit.Apply(s, algo.Op{Owed: granted - ahead}, a.at)
+		s, _, _ = r.here(a.at).Apply(s, algo.Op{Owed: granted - ahead}, a.at)
 		s.Next += ahead
 	}
 	at, unit := r.tick(w.now), r.bucket.Unit
-	have, want := r.peek(algo.Op{}, at).Level, r.limit.Window.Level(r.limit.Load(s, at), at)
+	have, want := r.peek(algo.Op{}, at).Level, r.limit.Window.Level(r.here(at).Load(s, at), at)
 	o.under, o.over = float64(have-want)/float64(unit), float64(want-have)/float64(unit)
 	// Units debited twice may have left no room for owed units: below its floor Redis forgives debt.
 	// After a gap, the view of a process voids the returns of the others since then, also if nobody hears of the gap. A batch that arrives again when its envelope
@@ -242,9 +249,9 @@ func (w *world) balance(p *proc) int64 {
 	r, at := &w.redis, w.redis.clock(w.now)
 	s := r.state
 	if p.frozen != nil && r.env[p.id].seq != p.seq {
-		s, _, _ = r.limit.Apply(s, algo.Op{Owed: p.s.inflight, Win: p.frozen.op.Win}, at)
+		s, _, _ = r.here(at).Apply(s, algo.Op{Owed: p.s.inflight, Win: p.frozen.op.Win}, at)
 	}
-	_, ans, _ := r.limit.Apply(s, algo.Op{Owed: p.s.pending, Win: p.s.window}, at)
+	_, ans, _ := r.here(at).Apply(s, algo.Op{Owed: p.s.pending, Win: p.s.window}, at)
 	return ans.Level
 }
 
@@ -295,7 +302,7 @@ func (w *world) lastIsSeen() bool {
 		return false
 	}
 	return w.t.Window.Number(last.at) == w.t.Window.Number(r.clock(w.now)) && slices.ContainsFunc(w.procs, func(p *proc) bool {
-		return p.s.fresh(w.now) && (p.s.view.redisAt > last.at || !again && p.s.view.redisAt == last.at && p.id == last.batch.id)
+		return p.s.fresh(w.now) && w.namesHere(p) && (p.s.view.redisAt > last.at || !again && p.s.view.redisAt == last.at && p.id == last.batch.id)
 	})
 }
 

@@ -11,8 +11,9 @@ package algo
 //     half a length later, all used units stay: otherwise two calendars that are an hour apart would give three windows
 //     within two hours.
 //  3. If they begin together: the sender's end.
-//  4. If the state's window is over, and the sender's does not contain Redis's time: nothing is granted, and the sender
-//     computes its window again.
+//  4. If the state's window is over, and the sender's does not contain Redis's time: nothing is granted or
+//     debited (Answer.Dropped), and the sender computes its window again. Units without a number may be of a window
+//     between the two.
 //
 // The answer tells the number and the end, so a sender of an earlier begin takes them over.
 //
@@ -104,10 +105,12 @@ func (w Window) shiftTo(s State, win int64) State {
 		s.Win, s.Period = win, w.Period
 		return s
 	}
-	s = w.shift(s, win)
-	if s.Period = w.Period; apart > 3*length {
-		s = w.shift(w.shift(s, win), win)
+	for n := range int64(3) { // a window between the two has carried, and has begun with what was leased of it
+		if n == 0 || apart > (2*n+1)*length {
+			s = w.shift(s, win)
+		}
 	}
+	s.Period = w.Period
 	return s
 }
 

@@ -197,9 +197,10 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 		s.Debt, s.Carry = 0, 0
 	}
 	dirty = w.merge(&s, op, now) || dirty
+	closed := w.closed(&s, now, !written)
 	var ans Answer
 	if op.Owed > 0 {
-		if ans.Dropped = !w.add(&s, op.Owed, op.Win, at); !ans.Dropped {
+		if ans.Dropped = closed || !w.add(&s, op.Owed, op.Win, at); !ans.Dropped {
 			s.Since, dirty = s.Since+min(op.Owed, exact-s.Since), true
 		}
 	}
@@ -217,7 +218,6 @@ func (w Window) Apply(s State, op Op, now int64) (State, Answer, bool) {
 
 	dirty = w.observe(&s, op.used(now), at) || dirty
 	free, refused := max(w.Level(s, at)/w.Unit-w.low(op.Floor), 0), int64(0)
-	closed := w.closed(&s, now, !written)
 	if closed {
 		free = 0
 	}

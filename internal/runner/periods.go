@@ -65,7 +65,7 @@ func (r *Runner) inPeriods(ctx context.Context, ops []wire.Op, run func([]wire.O
 	r.ahead.heard(reply.Now, sent.Add(time.Since(sent)/2).UnixMicro())
 	var again []int
 	for i := range reply.Answers {
-		if op := &ops[i]; reply.Answers[i].Ends == 0 && dated(op) && repeats(op) {
+		if op := &ops[i]; reply.Answers[i].Ends == 0 && dated(op) && repeats(op, reply.Answers[i]) {
 			again = append(again, i)
 		}
 	}
@@ -90,4 +90,6 @@ func (r *Runner) inPeriods(ctx context.Context, ops []wire.Op, run func([]wire.O
 }
 
 // repeats reports whether an op that was granted nothing has done nothing that counts twice.
-func repeats(op *wire.Op) bool { return op.Owed+op.Refund+op.Back == 0 && !op.Reset }
+func repeats(op *wire.Op, ans wire.Answer) bool {
+	return (op.Owed == 0 || ans.Dropped) && op.Refund+op.Back == 0 && !op.Reset
+}
