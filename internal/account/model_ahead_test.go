@@ -128,7 +128,7 @@ func TestModelSpendsAhead(t *testing.T) {
 			var asked, leased, used int
 			var sum aheadBook
 			for i := range uint64(runs) {
-				pl := planOf(seed+i, windows, mode, h)
+				pl := planOf(seed+i, []family{windows, calendars}[i%2], mode, h)
 				w := pl.world(mutNone)
 				pl.runIn(w)
 				asked, leased, used = asked+min(w.ahead.asked, 1), leased+int(min(w.ahead.units, 1)), used+int(min(w.ahead.spent, 1))

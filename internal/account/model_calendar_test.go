@@ -42,3 +42,17 @@ func (r *modelRedis) countedIn(op algo.Op) int64 {
 func (w *world) namesHere(p *proc) bool {
 	return !w.t.Window.Calendar || p.windowAt(w.now).Win == w.t.Window.Number(w.redis.clock(w.now))
 }
+
+// spoilRules returns the time at which Redis decides, without a rule of calendars.
+func (r *modelRedis) spoilRules(s algo.State, at int64) int64 {
+	w := r.limit.Window
+	begin, end, of := w.Begin(w.Win), w.Begin(w.Win)+w.Period, w.Begin(s.Win)+s.Period
+	switch mine := at >= begin && at < end; {
+	case mine || !w.Calendar:
+	case r.mutant == mutAnyWindow && s.Born == 0:
+		return min(max(at, begin), end-1)
+	case r.mutant == mutOverStays && s.Born != 0 && at >= of:
+		return of - 1
+	}
+	return at
+}

@@ -137,10 +137,11 @@ func (w *world) restore() {
 	}
 }
 
-// concealed reports whether p has a view of Redis's present window, and does not tell it: its answer took longer than the window.
+// concealed reports whether p has a view of Redis's present window, and does not tell it so that it counts: its answer took longer than the
+// window, or it names the next one.
 func (w *world) concealed(p *proc) bool {
 	v := &p.s.view
-	return w.t.windowed() && v.known() && !p.s.Tells(w.t.Bucket, w.now) && w.t.Window.Number(v.redisAt) == w.t.Window.Number(w.redis.clock(w.now))
+	return w.t.windowed() && v.known() && (!p.s.Tells(w.t.Bucket, w.now) || !w.namesHere(p)) && w.t.Window.Number(v.redisAt) == w.t.Window.Number(w.redis.clock(w.now))
 }
 
 // counts reports whether p tells Redis its view, and Redis uses it. After a late answer p may take the view's window as over before

@@ -92,6 +92,10 @@ const (
 	mutSlotsNow      // the slots of an answer begin at the answer
 	mutSlotsStay     // a slot whose time has passed is not lost
 	mutSlotsAtOnce   // a call is served without regard to its slot
+
+	// Mutants of calendars: the rules of algo/calendar.go that processes with equal zone data need.
+	mutAnyWindow // without a state, the sender's window counts, whatever Redis's time is
+	mutOverStays // a window that is over goes on for a sender that names no better one
 )
 
 // forgetInflight hides the units in flight until the returned function is called.
@@ -216,6 +220,7 @@ func (m mutant) String() string {
 		"units on their way back are spent", "forgotten units are taken back", "units of a batch given up are kept",
 		"a lease ignores the floor", "critical ops take turns", "classes are not counted",
 		"slots count from the sending", "slots begin at the answer", "passed slots stay", "a call does not wait for its slot",
+		"any window of a sender counts", "a window that is over goes on",
 	}[m]
 }
 

@@ -186,6 +186,16 @@ func TestSchedulesThatFailed(t *testing.T) {
 		{224208560400269, windows, hazLoss | hazPrompt, ModeAuto},
 		{250960053284651, windows, hazLoss | hazPrompt, ModeStrict},
 		{223107201750580, windows, hazLoss | hazPrompt, ModeStrict},
+		// A lease of the next month had the length of the month after it, because its answer came after the border.
+		{15460, calendars, 0, ModeStrict},
+		{34819, calendars, hazClock, ModeStrict},
+		// A closed op counted owed units in a window that was over.
+		{63, calendars, hazRefusal, ModeDeferred},
+		{77, calendars, 0, ModeDeferred},
+		// The answer to a closed op was told as a view of the next window.
+		{149, calendars, hazClass | hazCrash | hazRefusal, ModeDeferred},
+		// A window in which no op wrote the state lost what it had carried.
+		{113, calendars, hazCrash, ModeAuto},
 	} {
 		pl := planOf(tc.seed, tc.family, tc.mode, tc.hazard)
 		if o := pl.run(mutNone, nil); o.bad != "" {

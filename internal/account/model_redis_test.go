@@ -282,7 +282,7 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 	s, show := r.hideNext(s, op, at)
 	told := op
 	op = r.spoilFloor(op)
-	next, ans, dirty := r.limit.Apply(s, op, at)
+	next, ans, dirty := r.limit.Apply(s, op, r.spoilRules(s, at))
 	show(&next, &ans)
 	if r.mutant == mutForgottenBack && ans.Refused && r.limit.Window.Period == 0 {
 		next.Level = min(next.Level+op.Back*r.bucket.Unit, r.bucket.Cap-(next.Out[0]+next.Out[1])*r.bucket.Unit)

@@ -35,6 +35,7 @@ func ones(n int) []int64 { return slices.Repeat([]int64{1}, n) }
 func TestModelWindows(t *testing.T) {
 	const ms = time.Millisecond
 	fixed, sliding := hybridlimit.FixedWindow(10, time.Second), hybridlimit.SlidingWindow(10, time.Second)
+	day := hybridlimit.CalendarWindow(10, hybridlimit.Calendar{Unit: hybridlimit.Day, Zone: "America/Santiago"})
 	seen := func(ps ...int) (es []modelEvent) { // each process has a view and has used one unit
 		for _, p := range ps {
 			es = append(es, script(calls(p, 1), does(p, evRound))...)
@@ -60,7 +61,9 @@ func TestModelWindows(t *testing.T) {
 		on     windowFigures
 		mutant mutant
 		off    windowFigures
-		silent bool // no property fails: a step of the clock may add as much
+		// seconds: of a day the mutant breaks less, because each op names its window, or because a second is no window.
+		seconds bool
+		silent  bool // no property fails: a step of the clock may add as much
 	}{
 		{
 			name: "C, not freshness, is the cure", limit: fixed, procs: 3, credit: 2,
@@ -84,7 +87,7 @@ func TestModelWindows(t *testing.T) {
 			on: windowFigures{excess: 4}, mutant: mutDropLate, off: windowFigures{excess: 8},
 		},
 		{
-			name: "and what it had too much is carried", limit: fixed, procs: 2, credit: 4,
+			name: "and what it had too much is carried", limit: fixed, seconds: true, procs: 2, credit: 4,
 			events: script(seen(0), calls(1, ones(9)...), does(1, evRound), atEdge(-ms, calls(0, ones(4)...), does(0, evFreeze)),
 				atEdge(ms, does(0, evArrive, evArrive)), calls(1, ones(9)...), does(1, evRound), calls(0, ones(4)...)),
 			on: windowFigures{excess: 4, debt: 4}, mutant: mutDropLate, off: windowFigures{excess: 4, debt: 7},
@@ -95,12 +98,12 @@ func TestModelWindows(t *testing.T) {
 			mutant: mutLateHere, off: windowFigures{over: 4},
 		},
 		{
-			name: "older than the last it is dropped, and counted as that", limit: fixed, procs: 2, credit: 4,
+			name: "older than the last it is dropped, and counted as that", limit: fixed, seconds: true, procs: 2, credit: 4,
 			events: script(seen(0), atEdge(-ms, calls(0, ones(4)...), does(0, evFreeze)), after(1500*ms, does(0, evArrive, evArrive))),
 			on:     windowFigures{late: 4}, mutant: mutLateHere, off: windowFigures{over: 4},
 		},
 		{
-			name: "a lease dies with its window", limit: fixed, procs: 2, mode: ModeStrict,
+			name: "a lease dies with its window", limit: fixed, seconds: true, procs: 2, mode: ModeStrict,
 			events: script(after(500*ms, seen(0)), atEdge(ms, calls(1, ones(10)...), does(1, evRound), calls(0, ones(9)...))),
 			mutant: mutLongLife, off: windowFigures{excess: 9, debt: 9},
 		},
@@ -127,12 +130,12 @@ func TestModelWindows(t *testing.T) {
 			on:     windowFigures{excess: 3, debt: 3}, mutant: mutNoCarry, off: windowFigures{excess: 3, debt: 12},
 		},
 		{
-			name: "what is owed of the last window denies nothing in this one", limit: fixed, procs: 2, credit: 4,
+			name: "what is owed of the last window denies nothing in this one", limit: fixed, seconds: true, procs: 2, credit: 4,
 			events: script(seen(0), calls(0, 1), atEdge(-ms, does(0, evFreeze), calls(0, 2)), atEdge(0, does(0, evArrive, evArrive), calls(0, 9))),
 			mutant: mutOwedDenies,
 		},
 		{
-			name: "while the clock is back, what is owed is of the window that Redis counts in", limit: fixed, procs: 2, credit: 4, hazard: hazClock,
+			name: "while the clock is back, what is owed is of the window that Redis counts in", limit: fixed, seconds: true, procs: 2, credit: 4, hazard: hazClock,
 			events: script(seen(0), step(-500*time.Millisecond), calls(1, 1), does(1, evRound), calls(1, ones(4)...), does(1, evRound),
 				calls(0, ones(9)...), does(0, evRound), calls(1, ones(4)...), does(1, evRound), after(500*ms, calls(0, ones(4)...), does(0, evRound))),
 			on: windowFigures{excess: 4, debt: 4}, mutant: mutClockTag, off: windowFigures{excess: 8, debt: 8}, silent: true,
@@ -162,7 +165,7 @@ func TestModelWindows(t *testing.T) {
 			mutant: mutNextBeside, off: windowFigures{excess: 5},
 		},
 		{
-			name: "what goes back of the next window is not free in this one", limit: fixed, procs: 2, mode: ModeStrict,
+			name: "what goes back of the next window is not free in this one", limit: fixed, seconds: true, procs: 2, mode: ModeStrict,
 			events: script(ahead(8), does(0, evEvict, evRound), calls(1, ones(10)...), does(1, evRound)),
 			mutant: mutNextBackNow, off: windowFigures{excess: 8, debt: 8},
 		},
@@ -172,26 +175,32 @@ func TestModelWindows(t *testing.T) {
 			mutant: mutNextUnseen, off: windowFigures{excess: 8, debt: 8},
 		},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			pl := modelPlan{
-				limit: tc.limit, procs: tc.procs, mode: tc.mode, credit: tc.credit, every: defaultSyncEvery,
-				maxWait: time.Hour, greedy: true, hazard: tc.hazard, events: tc.events,
-			}
-			if pl.mode == ModeAuto {
-				pl.mode = ModeDeferred
-			}
-			for _, m := range []mutant{mutNone, tc.mutant} {
-				want, name := tc.on, "on"
-				if m != mutNone {
-					want, name = tc.off, fmt.Sprint("off: ", m)
+		tries := map[string]hybridlimit.Limit{tc.name: tc.limit}
+		if tc.limit == fixed && !tc.seconds {
+			tries[tc.name+", a day"] = day
+		}
+		for name, limit := range tries {
+			t.Run(name, func(t *testing.T) {
+				pl := modelPlan{
+					limit: limit, procs: tc.procs, mode: tc.mode, credit: tc.credit, every: defaultSyncEvery,
+					maxWait: time.Hour, greedy: true, hazard: tc.hazard, events: tc.events,
 				}
-				var trace strings.Builder
-				o := pl.run(m, &trace)
-				got := windowFigures{max(o.excess, 0), max(o.debt, 0), max(o.over, 0), o.late}
-				if bad := m != mutNone && !tc.silent; !got.near(want) || bad != (o.bad != "") {
-					t.Errorf("%s: %+v, want %+v; %q\n%s", name, got, want, o.bad, trace.String())
+				if pl.mode == ModeAuto {
+					pl.mode = ModeDeferred
 				}
-			}
-		})
+				for _, m := range []mutant{mutNone, tc.mutant} {
+					want, name := tc.on, "on"
+					if m != mutNone {
+						want, name = tc.off, fmt.Sprint("off: ", m)
+					}
+					var trace strings.Builder
+					o := pl.run(m, &trace)
+					got := windowFigures{max(o.excess, 0), max(o.debt, 0), max(o.over, 0), o.late}
+					if bad := m != mutNone && !tc.silent; !got.near(want) || bad != (o.bad != "") {
+						t.Errorf("%s: %+v, want %+v; %q\n%s", name, got, want, o.bad, trace.String())
+					}
+				}
+			})
+		}
 	}
 }

@@ -248,7 +248,7 @@ func leasedAhead(op algo.Op, ans algo.Answer) int64 {
 func (w *world) balance(p *proc) int64 {
 	r, at := &w.redis, w.redis.clock(w.now)
 	s := r.state
-	if p.frozen != nil && r.env[p.id].seq != p.seq {
+	if env := r.env[p.id]; p.frozen != nil && (env.seq != p.seq || env.ans.Dropped && w.t.Window.Calendar) {
 		s, _, _ = r.here(at).Apply(s, algo.Op{Owed: p.s.inflight, Win: p.frozen.op.Win}, at)
 	}
 	_, ans, _ := r.here(at).Apply(s, algo.Op{Owed: p.s.pending, Win: p.s.window}, at)
