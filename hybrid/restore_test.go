@@ -116,7 +116,7 @@ func TestRestore(t *testing.T) {
 				}
 				time.Sleep(5 * time.Second) // the state is not new any more
 				late := startDay(t, b, 1, azoresDay(rate), cfg)[0]
-		for range 20 {
+				for range 20 {
 					for _, l := range append(ls, late) {
 						records.spend(t, l, "k", 3)
 						records.spend(t, l, "used up", 10)
