@@ -74,11 +74,14 @@ func overTheBorder(t *testing.T, mode hybrid.Mode, skew time.Duration, empty boo
 	for time.Until(border) > -20*time.Second {
 		first := time.Now().Before(border)
 		res := ask(t, ls[rng.IntN(n)], "k", 1)
+		if first != time.Now().Before(border) { // it waited over the border: the answer tells the day of its unit
+			if res.Allowed {
+				admitted[res.ResetAfter < time.Hour]++
+			}
+			continue
+		}
 		if res.Allowed {
 			admitted[first]++
-		}
-		if first != time.Now().Before(border) { // it waited over the border
-			continue
 		}
 		end := border
 		if !first {
