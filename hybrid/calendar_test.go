@@ -108,3 +108,45 @@ func overTheBorder(t *testing.T, mode hybrid.Mode, skew time.Duration, empty boo
 	}
 	shutdown(t, ls...)
 }
+
+// TestOpsAtTheBorder compares a day with a fixed window that ends at the same time, of 40 processes at twice the limit from
+// ten seconds before the border until ten after. A border of a calendar costs at most a twentieth more ops for each admission.
+func TestOpsAtTheBorder(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict, hybrid.ModeDeferred} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			var cost []float64
+			for _, limit := range []hybridlimit.Limit{hybridlimit.FixedWindow(20_000, time.Hour), azoresDay(20_000)} {
+				synctest.Test(t, func(t *testing.T) { cost = append(cost, opsAtTheBorder(t, mode, limit)) })
+			}
+			t.Logf("ops for each admission: fixed window %.5f, day %.5f", cost[0], cost[1])
+			if cost[1] > 1.05*cost[0] {
+				t.Errorf("a day costs %.3f times as many ops as a fixed window", cost[1]/cost[0])
+			}
+		})
+	}
+}
+
+func opsAtTheBorder(t *testing.T, mode hybrid.Mode, limit hybridlimit.Limit) float64 {
+	rng, b := testenv.Rand(t), redistest.NewBubble(t)
+	ahead(b, 0)
+	time.Sleep(time.Until(midnight().Add(-14 * time.Second)))
+	var ls []*hybrid.Limiter
+	for range 40 {
+		link := b.Link()
+		link.Latency(time.Millisecond, time.Millisecond)
+		ls = append(ls, newLimiter(t, link.Client(nil), limit, hybrid.Config{Mode: mode}))
+	}
+	time.Sleep(4 * time.Second)
+	admitted := int64(0)
+	for time.Until(midnight()) > -10*time.Second {
+		if ask(t, ls[rng.IntN(len(ls))], "k", 1).Allowed {
+			admitted++
+		}
+		time.Sleep(time.Duration(rng.Int64N(500)) * time.Microsecond)
+	}
+	ops := sum(ls, func(s hybrid.Stats) int64 { return s.Ops })
+	shutdown(t, ls...)
+	return float64(ops) / float64(admitted)
+}
