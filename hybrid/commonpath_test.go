@@ -37,6 +37,8 @@ func TestCommonPathAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		window := open("window", hybridlimit.FixedWindow(1_000_000_000, time.Hour))
+		inBerlin := hybridlimit.Calendar{Unit: hybridlimit.Month, Zone: "Europe/Berlin"}
+		month := open("month", hybridlimit.CalendarWindow(1_000_000_000, inBerlin))
 		time.Sleep(2 * time.Second) // N is known
 		farKey, shutKey := far.Handle("k"), shut.Handle("k")
 		for name, tc := range map[string]struct {
@@ -48,6 +50,7 @@ func TestCommonPathAllocatesNothing(t *testing.T) {
 			"Allow, denied":  {false, func() (hybridlimit.Result, error) { return shut.Allow(ctx, "k") }},
 			"Allow, shadow":  {true, func() (hybridlimit.Result, error) { return shadow.Allow(ctx, "k") }},
 			"Allow, window":  {true, func() (hybridlimit.Result, error) { return window.Allow(ctx, "k") }},
+			"Allow, month":   {true, func() (hybridlimit.Result, error) { return month.Allow(ctx, "k") }},
 			"Bucket.Allow":   {true, func() (hybridlimit.Result, error) { return farKey.Allow(ctx) }},
 			"Bucket.AllowN":  {true, func() (hybridlimit.Result, error) { return farKey.AllowN(ctx, 3) }},
 			"Bucket, denied": {false, func() (hybridlimit.Result, error) { return shutKey.Allow(ctx) }},
