@@ -66,6 +66,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	_ "time/tzdata" // for a machine without zone data
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"

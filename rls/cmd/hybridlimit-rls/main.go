@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	_ "time/tzdata" // for a machine without zone data
 
 	"github.com/redis/go-redis/v9/logging"
 
