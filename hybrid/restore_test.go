@@ -207,7 +207,7 @@ func TestRestoreFails(t *testing.T) {
 		}
 		shutdown(t, l)
 		if text := log.String(); !strings.Contains(text, "Config.Restore") || !strings.Contains(text, `cause="no records"`) ||
-			!strings.Contains(text, "panicked") {
+			!strings.Contains(text, "a panic: no records") {
 			t.Errorf("the log does not tell of the failures: %s", text)
 		}
 	})

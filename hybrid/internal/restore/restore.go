@@ -151,7 +151,7 @@ func (a *Asker) handle(s Sight) {
 			a.env.Told(s.Key)
 			return
 		}
-		err = fmt.Errorf("Redis has not answered")
+		err = fmt.Errorf("no answer of Redis")
 	}
 	if err == nil || a.ctx.Err() != nil {
 		return
@@ -170,7 +170,7 @@ func (a *Asker) ask(s Sight) (used int64, at time.Time, err error) {
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("Restore has panicked: %v", p)
+			err = fmt.Errorf("a panic: %v", p)
 		}
 	}()
 	begin := time.UnixMicro(s.Begin).UTC()
@@ -178,9 +178,9 @@ func (a *Asker) ask(s Sight) (used int64, at time.Time, err error) {
 	switch {
 	case err != nil:
 	case used < 0:
-		err = fmt.Errorf("Restore has returned %d used units", used)
+		err = fmt.Errorf("a number of %d used units is negative", used)
 	case used > 0 && at.Before(begin):
-		err = fmt.Errorf("Restore has counted at %v, before the period, which begins at %v", at, begin)
+		err = fmt.Errorf("the time of the count, %v, is before the begin of the period, %v", at, begin)
 	}
 	return used, at, err
 }
