@@ -157,6 +157,10 @@ func (v *verdict) checkErrors(e *evidence) {
 func (v *verdict) checkBound(e *evidence) {
 	n := e.accounts()
 	for key, spans := range e.admissions() {
+		if e.load.days() {
+			v.checkDays(e, key, spans)
+			continue
+		}
 		s := e.load.Streams[key.stream]
 		units := meter.WorstSpan(spans, float64(s.Rate))
 		// Each process has its share. It carries the fraction of a unit that the share lacks, so it exceeds the share

@@ -50,6 +50,7 @@ type stream struct {
 	Burst     int64
 	Class     string // of the calls; "": the limiter itself
 	AtOnce    int    // calls that are made one right after the other; 0: 2
+	Day       bool   // the limit is Rate a day, and Burst is Rate
 	Estimate  int64  // units that a call takes, of which it gives a drawn part back with package spend; 0: it keeps one
 }
 
@@ -77,6 +78,9 @@ func (l load) demand(s stream) (units int64) {
 func (l load) accounts() int64 { return int64(1 + len(l.Classes)) }
 
 func (s stream) limit() hybridlimit.Limit {
+	if s.Day {
+		return hybridlimit.CalendarWindow(s.Rate, hybridlimit.Calendar{Unit: hybridlimit.Day})
+	}
 	return hybridlimit.TokenBucket(s.Rate, time.Second, s.Burst)
 }
 

@@ -20,6 +20,7 @@ type evidence struct {
 	mode     hybrid.Mode
 	struck   []int64 // ns on the shared clock: when each fault began or ended, in order; only in runs with several faults
 	paused   int64   // when the first key was paused; 0: it was not
+	border   int64   // the end of a day; 0: none
 	hit      int64   // when the first fault began
 	over     int64   // when the fault had ended and Redis took writes again
 	back     int64   // when every client had had the time to come back

@@ -18,14 +18,15 @@ type act = func(ctx context.Context, s *scene) (end func() error, err error)
 // fault is a failure of a Redis, a network or a client.
 type fault struct {
 	name      string
-	on        []string      // the topologies on which it can happen; nil: single
-	begin     act           // nil: nothing happens
-	hold      time.Duration // 0: the duration of the plan
-	allowed   allowance     // the amount by which it may exceed the promises
-	proof     *proof        // that it took effect; nil: none is needed
-	functions bool          // the clients use Redis Functions
-	clock     bool          // the servers have a clock that can be moved
-	load      *load         // of the clients; nil: that of the plan
+	on        []string                                  // the topologies on which it can happen; nil: single
+	begin     act                                       // nil: nothing happens
+	prepare   func(ctx context.Context, s *scene) error // before the load; nil: nothing
+	hold      time.Duration                             // 0: the duration of the plan
+	allowed   allowance                                 // the amount by which it may exceed the promises
+	proof     *proof                                    // that it took effect; nil: none is needed
+	functions bool                                      // the clients use Redis Functions
+	clock     bool                                      // the servers have a clock that can be moved
+	load      *load                                     // of the clients; nil: that of the plan
 	mode      hybrid.Mode
 	strict    bool // it has rows in ModeStrict, too
 	alone     bool // it is not mixed with others: it takes too long, or its effect cannot be undone
@@ -55,7 +56,7 @@ func (f *fault) plans(usual plan) (out []plan) {
 
 // allFaults returns all faults in the order of the page.
 func allFaults() []*fault {
-	return slices.Concat(serverFaults, memoryFaults, accessFaults, networkFaults, clientFaults, classFaults, settledFaults(), pauseFaults,
+	return slices.Concat(serverFaults, memoryFaults, accessFaults, networkFaults, clientFaults, classFaults, settledFaults(), pauseFaults, ofDays(),
 		failovers, clusterFaults)
 }
 

@@ -80,6 +80,8 @@ type scene struct {
 	allowed allowance  // sum over the faults so far
 	struck  []int64    // when each fault began or ended
 	paused  int64      // when the first key was paused; 0: it was not
+	border  int64      // the end of a day on the clock of the server; 0: none
+	lead    int64      // s, by which that clock was set ahead before the load
 }
 
 // draw returns a random number below n. Faults of a mix run in parallel, so each of them may draw at any time.
@@ -170,6 +172,7 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 	defer stopLooking()
 	var before cpuTimes
 	if err := inOrder(
+		func() error { return s.prepare(ctx) },
 		func() error { return s.acquainted(ctx) },
 		func() error { return s.burden(calm) },
 		func() error { return s.rest(ctx, e, quietBefore) },
@@ -193,6 +196,16 @@ func (s *scene) play(ctx context.Context) (*evidence, error) {
 	lookForTTL()
 	e.eternal = eternal
 	return e, s.collect(e)
+}
+
+// prepare makes the world ready for the faults.
+func (s *scene) prepare(ctx context.Context) (err error) {
+	for _, f := range s.plan.faults {
+		if f.prepare != nil {
+			err = errors.Join(err, f.prepare(ctx, s))
+		}
+	}
+	return err
 }
 
 // acquainted waits until every client knows of all.
@@ -372,6 +385,7 @@ func (s *scene) collect(e *evidence) error {
 	if err != nil {
 		return err
 	}
+	e.border = s.border
 	e.sums, e.allowed, e.paused, e.struck = l.sum(), s.allowed, s.paused, slices.Sorted(slices.Values(s.struck))
 	e.eternal = append(e.eternal, l.eternal...)
 	e.lost = l.losses()
