@@ -67,8 +67,10 @@ func (t *Terms) Reread(key string) {
 		return
 	}
 	e.Lock()
-	e.Begin(t.Clock.Now())
-	e.Account.Return()
-	e.Unlock()
-	e.Sync(account.SyncNow)
+	defer e.Sync(account.SyncNow) // without the lock
+	defer e.Unlock()
+	if !e.Dead() {
+		e.Begin(t.Clock.Now())
+		e.Account.Return()
+	}
 }
