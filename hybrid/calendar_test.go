@@ -23,13 +23,30 @@ func azoresDay(n int64) hybridlimit.Limit {
 func midnight() time.Time { return time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC) }
 
 // ahead makes the clock of Redis run ahead of that of the processes.
-func ahead(b *redistest.Bubble, skew time.Duration) {
+func ahead(b *redistest.Bubble, skew time.Duration) { aheadBy(b, func() time.Duration { return skew }) }
+
+// aheadBy is ahead for a lead that changes.
+func aheadBy(b *redistest.Bubble, skew func() time.Duration) {
 	b.SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
 		if cmd == "EVALSHA" || cmd == "EVAL" { // not before the commands of a script, which hold the lock
-			b.Mini.SetTime(time.Now().Add(skew))
+			b.Mini.SetTime(time.Now().Add(skew()))
 		}
 		return false
 	})
+}
+
+// startDay makes processes that are a millisecond away from Redis in each direction, and waits until they know of each
+// other.
+func startDay(
+	t *testing.T, b *redistest.Bubble, n int, limit hybridlimit.Limit, cfg hybrid.Config,
+) (ls []*hybrid.Limiter, links []*redistest.MemLink) {
+	for range n {
+		link := b.Link()
+		link.Latency(time.Millisecond, time.Millisecond)
+		ls, links = append(ls, newLimiter(t, link.Client(nil), limit, cfg)), append(links, link)
+	}
+	time.Sleep(4 * time.Second)
+	return ls, links
 }
 
 // TestFleetOverTheBorderOfADay puts twice the limit on a fleet from some seconds before the end of a day until some
@@ -59,13 +76,7 @@ func overTheBorder(t *testing.T, mode hybrid.Mode, skew time.Duration, empty boo
 	if mode == hybrid.ModeAuto {
 		cfg.Overshoot = 0.1
 	}
-	var ls []*hybrid.Limiter
-	for range n {
-		link := b.Link()
-		link.Latency(time.Millisecond, time.Millisecond)
-		ls = append(ls, newLimiter(t, link.Client(nil), azoresDay(rate), cfg))
-	}
-	time.Sleep(4 * time.Second)
+	ls, _ := startDay(t, b, n, azoresDay(rate), cfg)
 	credit := (n - 1) * ls[0].Stats().Credit
 	admitted := map[bool]int64{} // in the first day, and in the second
 	for empty && ask(t, ls[0], "k", 1).Allowed {
@@ -132,13 +143,7 @@ func opsAtTheBorder(t *testing.T, mode hybrid.Mode, limit hybridlimit.Limit) flo
 	rng, b := testenv.Rand(t), redistest.NewBubble(t)
 	ahead(b, 0)
 	time.Sleep(time.Until(midnight().Add(-14 * time.Second)))
-	var ls []*hybrid.Limiter
-	for range 40 {
-		link := b.Link()
-		link.Latency(time.Millisecond, time.Millisecond)
-		ls = append(ls, newLimiter(t, link.Client(nil), limit, hybrid.Config{Mode: mode}))
-	}
-	time.Sleep(4 * time.Second)
+	ls, _ := startDay(t, b, 40, limit, hybrid.Config{Mode: mode})
 	admitted := int64(0)
 	for time.Until(midnight()) > -10*time.Second {
 		if ask(t, ls[rng.IntN(len(ls))], "k", 1).Allowed {

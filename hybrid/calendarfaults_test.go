@@ -2,11 +2,10 @@ package hybrid_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/alicebob/miniredis/v2/server"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
@@ -50,23 +49,11 @@ func TestFaultsAtTheBorderOfADay(t *testing.T) {
 func (f borderFault) run(t *testing.T, mode hybrid.Mode) {
 	const n, rate = 3, 300
 	rng, b := testenv.Rand(t), redistest.NewBubble(t)
-	border, skew := midnight(), time.Duration(0)
-	b.SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
-		if cmd == "EVALSHA" || cmd == "EVAL" {
-			b.Mini.SetTime(time.Now().Add(skew))
-		}
-		return false
-	})
+	border := midnight()
+	var skew atomic.Int64 // ns
+	aheadBy(b, func() time.Duration { return time.Duration(skew.Load()) })
 	time.Sleep(time.Until(border.Add(-20 * time.Second)))
-	var ls []*hybrid.Limiter
-	var links []*redistest.MemLink
-	for range n {
-		link := b.Link()
-		link.Latency(time.Millisecond, time.Millisecond)
-		links = append(links, link)
-		ls = append(ls, newLimiter(t, link.Client(nil), azoresDay(rate), hybrid.Config{Mode: mode}))
-	}
-	time.Sleep(4 * time.Second)
+	ls, links := startDay(t, b, n, azoresDay(rate), hybrid.Config{Mode: mode})
 	credit := ls[0].Stats().Credit
 	var lately []time.Time // admissions by the shared limit
 	days := map[time.Time]int64{}
@@ -88,7 +75,7 @@ func (f borderFault) run(t *testing.T, mode hybrid.Mode) {
 				}
 				b.Mini.FlushAll()
 			case "stepped":
-				skew += f.step
+				skew.Add(int64(f.step))
 				allowed = rate + credit
 			}
 		}
@@ -101,7 +88,7 @@ func (f borderFault) run(t *testing.T, mode hybrid.Mode) {
 		if res := ask(t, ls[rng.IntN(n)], "k", 1); res.Allowed && res.Source != hybridlimit.SourceFallback {
 			now := time.Now()
 			lately = append(lately, now)
-			days[now.Add(skew).Add(-time.Hour).Truncate(24*time.Hour)]++ // of the Azores
+			days[now.Add(time.Duration(skew.Load()) - time.Hour).Truncate(24*time.Hour)]++ // of the Azores
 		}
 		time.Sleep(time.Duration(rng.Int64N(40)) * time.Millisecond)
 	}

@@ -33,7 +33,7 @@ func (m *family) restorer(cfg Config) *restore.Asker {
 			}
 		},
 		Failed: func(key string, err error) {
-			first().terms.Count.Unknown.Add(1)
+			first().terms.Count.Unrestored.Add(1)
 			m.hub.log.Event(tell.MsgRestore, slog.String("limiter", cfg.Name),
 				slog.String("key_digest", m.hub.names.Digest(cfg.Name, key)), slog.Any("cause", err))
 		},

@@ -77,16 +77,7 @@ func (b *bill) spend(t *testing.T, l *hybrid.Limiter, key string, most int64) (g
 func restartAll(t *testing.T, b *redistest.Bubble, ls []*hybrid.Limiter, limit hybridlimit.Limit, cfg hybrid.Config) []*hybrid.Limiter {
 	shutdown(t, ls...)
 	b.Mini.FlushAll()
-	return startDay(t, b, len(ls), limit, cfg)
-}
-
-func startDay(t *testing.T, b *redistest.Bubble, n int, limit hybridlimit.Limit, cfg hybrid.Config) (ls []*hybrid.Limiter) {
-	for range n {
-		link := b.Link()
-		link.Latency(time.Millisecond, time.Millisecond)
-		ls = append(ls, newLimiter(t, link.Client(nil), limit, cfg))
-	}
-	time.Sleep(3 * time.Second)
+	ls, _ = startDay(t, b, len(ls), limit, cfg)
 	return ls
 }
 
@@ -102,7 +93,7 @@ func TestRestore(t *testing.T) {
 				b, records := redistest.NewBubble(t), newBill()
 				ahead(b, 0)
 				cfg := hybrid.Config{Mode: mode, Restore: records.restore}
-				ls := startDay(t, b, 2, azoresDay(rate), cfg)
+				ls, _ := startDay(t, b, 2, azoresDay(rate), cfg)
 				records.spend(t, ls[0], "used up", 2*rate)
 				records.spend(t, ls[0], "k", 600)
 				time.Sleep(10 * time.Second)
@@ -115,7 +106,8 @@ func TestRestore(t *testing.T) {
 					records.spend(t, l, "used up", 1)
 				}
 				time.Sleep(5 * time.Second) // the state is not new any more
-				late := startDay(t, b, 1, azoresDay(rate), cfg)[0]
+				more, _ := startDay(t, b, 1, azoresDay(rate), cfg)
+				late := more[0]
 				for range 20 {
 					for _, l := range append(ls, late) {
 						records.spend(t, l, "k", 3)
@@ -150,11 +142,11 @@ func TestRestoreAsksAfterALossOnly(t *testing.T) {
 		b, records := redistest.NewBubble(t), newBill()
 		ahead(b, 0)
 		cfg := hybrid.Config{Restore: records.restore}
-		ls := startDay(t, b, 2, azoresDay(1000), cfg)
+		ls, _ := startDay(t, b, 2, azoresDay(1000), cfg)
 		ask(t, ls[0], "old", 1)
 		shutdown(t, ls...)
 		time.Sleep(time.Until(midnight().Add(3 * time.Hour)))
-		ls = startDay(t, b, 2, azoresDay(1000), cfg)
+		ls, _ = startDay(t, b, 2, azoresDay(1000), cfg)
 		for _, l := range ls {
 			ask(t, l, "old", 1)
 			ask(t, l, "new", 1)
@@ -164,6 +156,14 @@ func TestRestoreAsksAfterALossOnly(t *testing.T) {
 			t.Errorf("%d questions, want the one of the first day", got)
 		}
 		shutdown(t, ls...)
+		cfg.Mode, cfg.Name = hybrid.ModeExact, "exact"
+		exact, _ := startDay(t, b, 1, azoresDay(1000), cfg)
+		ask(t, exact[0], "of this day", 1)
+		time.Sleep(time.Second)
+		if got := records.questions("of this day"); got != 1 {
+			t.Errorf("%d questions of ModeExact, want 1: it does not know the age of the data", got)
+		}
+		shutdown(t, exact...)
 	})
 }
 
@@ -182,7 +182,8 @@ func TestRestoreFails(t *testing.T) {
 			return records.restore(ctx, key, begin)
 		}}
 		cfg.Hub.Logger = slog.New(slog.NewTextHandler(&log, nil))
-		l := startDay(t, b, 1, azoresDay(1000), cfg)[0]
+		ls, _ := startDay(t, b, 1, azoresDay(1000), cfg)
+		l := ls[0]
 		records.fails = 2
 		records.add("k", 700)
 		for range 250 {
@@ -220,7 +221,7 @@ func TestRestoreKeepsAReset(t *testing.T) {
 		b, records := redistest.NewBubble(t), newBill()
 		ahead(b, 0)
 		cfg := hybrid.Config{Restore: records.restore}
-		ls := startDay(t, b, 1, azoresDay(1000), cfg)
+		ls, _ := startDay(t, b, 1, azoresDay(1000), cfg)
 		records.spend(t, ls[0], "k", 900)
 		ls = restartAll(t, b, ls, azoresDay(1000), cfg)
 		records.spend(t, ls[0], "k", 1)
@@ -228,7 +229,8 @@ func TestRestoreKeepsAReset(t *testing.T) {
 		if err := ls[0].Reset(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
-		ls = append(ls, startDay(t, b, 1, azoresDay(1000), cfg)...)
+		more, _ := startDay(t, b, 1, azoresDay(1000), cfg)
+		ls = append(ls, more...)
 		for range 10 {
 			records.spend(t, ls[1], "k", 1)
 			time.Sleep(time.Second)

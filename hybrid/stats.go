@@ -141,7 +141,7 @@ func (l *Limiter) Stats() Stats {
 	s.Netted, s.Expired, s.Lost = c.Netted.Load(), c.Expired.Load(), c.Lost.Load()
 	s.Dropped, s.Forgiven, s.Overflow = c.Dropped.Load(), c.Forgiven.Load(), c.Overflow.Load()
 	s.Refunded, s.Uncertain = c.Refunded.Load(), c.Uncertain.Load()
-	s.Observed, s.Restored, s.RestoreFailures = c.Observed.Load(), c.Restored.Load(), c.Unknown.Load()
+	s.Observed, s.Restored, s.RestoreFailures = c.Observed.Load(), c.Restored.Load(), c.Unrestored.Load()
 	s.Resynced, s.Ops, s.InvalidLimits = c.Resynced.Load(), c.Ops.Load(), c.BadLimits.Load()
 	s.Overshoot, s.Overshoots = c.Worst.Load(), c.Indebted.Load()
 	return s
@@ -255,7 +255,7 @@ func (l *base) observe(
 		}
 	}
 	o.ObserveInt64(in.Invalid, c.BadLimits.Load(), of())
-	o.ObserveInt64(in.Unrestored, c.Unknown.Load(), of())
+	o.ObserveInt64(in.Unrestored, c.Unrestored.Load(), of())
 	o.ObserveInt64(in.Ops, c.Ops.Load(), of())
 	o.ObserveInt64(in.Fleet, l.party.Size(), of())
 	o.ObserveInt64(in.Switched, int64(l.control.Switch()), of())

@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// Each customer has a billing day, and takes the unused units of the last bill along.
+// Each customer has a billing day. The unused units of the last bill are added to the limit.
 func ExampleConfig_limitFor_rollover() {
 	bills := map[string]struct {
 		day          uint16

@@ -58,8 +58,8 @@ func (v *verdict) checkQuiet(e *evidence) {
 		}
 	}
 	most := givesBack.on(e.cpu) + slept
-	v.want(e.load.days() || e.returned <= most, brokeReturn, "clients held leased units for %v after the end of the load, want at most %v",
-		e.returned, most)
+	v.want(e.load.days() || e.returned <= most, brokeReturn,
+		"clients held leased units for %v after the end of the load, want at most %v", e.returned, most)
 }
 
 func (v *verdict) checkMoment(e *evidence, before, m *moment) {
@@ -106,7 +106,8 @@ func (v *verdict) checkStanding(
 	now := m.books[i]
 	s := &now.stats
 	v.want(s.Owed == 0, brokeQuiet, "%s: client %d owes %d units", m.name, i, s.Owed)
-	v.want(m.name != quietAtRest || s.Held == 0 || e.load.days(), brokeReturn, "%s: client %d holds %d units", m.name, i, s.Held)
+	v.want(m.name != quietAtRest || s.Held == 0 || e.load.days(), brokeReturn,
+		"%s: client %d holds %d units", m.name, i, s.Held)
 	v.checkBooks(brokeQuiet, fmt.Sprintf("%s: client %d", m.name, i), now)
 	l := &v.Losses
 	expired, lost := s.Expired-was.stats.Expired, s.Lost-was.stats.Lost

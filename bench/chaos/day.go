@@ -19,32 +19,39 @@ var dayLoad = load{Goroutines: 2, Streams: []stream{
 }}
 
 const (
-	oneDay      = 24 * time.Hour
 	dayEndsIn   = 15 * time.Second       // after the clock is set
 	strikesAt   = 700 * time.Millisecond // before the border
 	borderTakes = 1500 * time.Millisecond
 	vagueBorder = 20 * time.Millisecond // a call that ends so near to the border counts in neither day
 )
 
-var dayFaults = []*fault{
-	{name: "border of a day", strict: true, begin: atBorder(nil)},
-	{name: "border of a day, SIGSTOP", strict: true, proof: failedSyncs, begin: atBorder(stopped)},
-	{name: "border of a day, FLUSHALL", strict: true, proof: resynced, allowed: forgets, begin: atBorder(everyNode("FLUSHALL"))},
-	{
-		name: "border of a day, clock +1 h", allowed: allowance{bursts: 1, steps: true},
-		begin: func(_ context.Context, s *scene) (func() error, error) {
-			s.borderIs(s.clock.now())
-			return nil, setClock(s.dir, s.lead+int64(time.Hour/time.Second))
+// dayFaults are faults at the border of a day.
+func dayFaults() []*fault {
+	faults := []*fault{
+		{name: "border of a day", strict: true, begin: atBorder(nil)},
+		{name: "border of a day, SIGSTOP", strict: true, proof: failedSyncs, begin: atBorder(stopped)},
+		{
+			name: "border of a day, FLUSHALL", strict: true, proof: resynced, allowed: forgets,
+			begin: atBorder(everyNode("FLUSHALL")),
 		},
-	},
-}
-
-// ofDays returns the faults at the border of a day.
-func ofDays() []*fault {
-	for _, f := range dayFaults {
+		{
+			name: "border of a day, clock +1 h", allowed: allowance{bursts: 1, steps: true},
+			begin: func(_ context.Context, s *scene) (func() error, error) {
+				s.borderIs(s.clock.now())
+				return nil, setClock(s.dir, s.lead+int64(time.Hour/time.Second))
+			},
+		},
+	}
+	for _, f := range faults {
 		f.load, f.clock, f.alone, f.hold, f.prepare = &dayLoad, true, true, borderTakes, nearBorder
 	}
-	return dayFaults
+	return faults
+}
+
+// untilMidnight returns the time to the end of the day in UTC.
+func untilMidnight(now time.Time) time.Duration {
+	const day = 24 * time.Hour
+	return now.Truncate(day).Add(day).Sub(now)
 }
 
 // nearBorder sets the clock of the server to some seconds before the end of a day.
@@ -53,7 +60,7 @@ func nearBorder(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	s.lead = int64((now.Truncate(oneDay).Add(oneDay - dayEndsIn).Sub(now)) / time.Second)
+	s.lead = int64((untilMidnight(now) - dayEndsIn) / time.Second)
 	return setClock(s.dir, s.lead)
 }
 
@@ -65,7 +72,7 @@ func atBorder(then act) act {
 			if err != nil {
 				return nil, err
 			}
-			left := now.Truncate(oneDay).Add(oneDay).Sub(now)
+			left := untilMidnight(now)
 			if left > dayEndsIn+time.Second {
 				return nil, errors.New("the day ended before the fault")
 			}
@@ -111,5 +118,6 @@ func (v *verdict) checkDays(e *evidence, key keyed, spans []meter.Span) {
 	}
 	units := max(days[0], days[1])
 	worst.raise(float64(units), float64(bound))
-	v.want(units <= bound, brokeBound, "key %s: %d units %s in a day, want at most %d", s.key(int(key.key)), units, who, bound)
+	v.want(units <= bound, brokeBound, "key %s: %d units %s in a day, want at most %d",
+		s.key(int(key.key)), units, who, bound)
 }

@@ -56,8 +56,8 @@ func (f *fault) plans(usual plan) (out []plan) {
 
 // allFaults returns all faults in the order of the page.
 func allFaults() []*fault {
-	return slices.Concat(serverFaults, memoryFaults, accessFaults, networkFaults, clientFaults, classFaults, settledFaults(), pauseFaults, ofDays(),
-		failovers, clusterFaults)
+	return slices.Concat(serverFaults, memoryFaults, accessFaults, networkFaults, clientFaults, classFaults, settledFaults(),
+		pauseFaults, dayFaults(), failovers, clusterFaults)
 }
 
 // mixable returns the faults that can be mixed with others.

@@ -16,9 +16,9 @@ type Answer struct {
 	each    int64 // of a queue: ns for one unit, under the limit that the op had
 }
 
-// closed reports whether a calendar window of the op was not that of Redis's clock, so that Redis has granted nothing.
-// The next op has another one.
-func (ans *Answer) closed(sent *Plan) bool { return sent.Window.Calendar && ans.Ends == 0 }
+// closed reports whether a calendar window of the op is not that of Redis's clock. Redis then grants and debits nothing,
+// and the next op has another one. Only a batch that came before, when its window was open, has grants.
+func (ans *Answer) closed(w algo.Window) bool { return w.Calendar && ans.Ends == 0 }
 
 // Receive books the answer to the op in flight and decides the waiting calls. It returns the decided calls, each with
 // its Verdict, and the urgency of the key's next sync. Call Begin before it. p is the key's plan, which may have
@@ -37,7 +37,7 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 		lost, ans.Lease, ans.Gen, ans.Life = ans.Lease, 0, 0, 0
 	}
 	switch {
-	case ans.Dropped && sent.Window.Calendar && a.notLate(c, ans):
+	case ans.Dropped && a.notLate(c, ans):
 		a.oweAgain()
 	case ans.Dropped:
 		b.Dropped = a.inflight
@@ -75,7 +75,7 @@ func (a *Account) Receive(c *Conditions, p *Plan, ws *Waiters, ans Answer, now i
 		case delays[i] < 0:
 			v = a.unserved(c, p, w, now)
 			next = max(next, v.Sync)
-			if v.Action == Ask && carried && !ans.closed(sent) && !a.reclaims(c, []int64{w.N}) { // an op returns the units of one window
+			if v.Action == Ask && carried && !ans.closed(sent.Window) && !a.reclaims(c, []int64{w.N}) { // an op returns the units of one window
 				v = a.refuse(c, sent, level, w.N, now)
 			}
 		}
@@ -125,6 +125,10 @@ func (a *Account) learn(c *Conditions, ans Answer, now int64) {
 		ans.Retry = 0 // the op asked for no next poll
 	}
 	a.land()
+	if ans.closed(c.Window) && now < a.view.ends { // the answer tells nothing of the view's window
+		a.aside = 0
+		return
+	}
 	a.untold = 0
 	a.see(c, ans, now)
 	a.view.level -= a.aside * c.Bucket.Unit
@@ -146,9 +150,6 @@ func (a *Account) see(c *Conditions, ans Answer, now int64) {
 		a.NoteLeft(ans.Level, now+ans.Ends*1000)
 		return
 	}
-	if c.Window.Calendar && ans.Ends == 0 && now < a.view.ends {
-		return // closed: the view still holds
-	}
 	a.view = view{
 		level: ans.Level, cap: ans.Cap, createdAt: ans.Born, redisAt: ans.RedisNow, sent: ans.Sent, received: now,
 		nextPoll: now + min(ans.Retry*1000, c.RelookIn), relook: now + c.RelookIn,
@@ -160,7 +161,7 @@ func (a *Account) see(c *Conditions, ans Answer, now int64) {
 		a.view.window = c.Window.Number(ans.RedisNow+ans.Ends) - 1
 		if c.Window.Calendar { // Redis tells it
 			a.view.window, a.view.refill = ans.Refill, 0
-			if ans.Ends == 0 { // closed: the view is of a window that is over, and its time is of the next one
+			if ans.closed(c.Window) { // the view is of a window that is over, and its time is of the next one
 				a.view.createdAt, a.view.ends = 0, max(1, a.view.ends)
 			}
 		}
@@ -171,7 +172,7 @@ func (a *Account) see(c *Conditions, ans Answer, now int64) {
 // DirectSeen takes over the view in the answer to a direct call of ModeExact or of a log. A fallback begins with it. A
 // sync in flight will bring a view too.
 func (a *Account) DirectSeen(c *Conditions, ans Answer, now int64) {
-	if !a.frozen {
+	if !a.frozen && !ans.closed(c.Window) {
 		a.see(c, ans, now)
 	}
 }
@@ -195,7 +196,9 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 	// ticks early, because the epoch may lag by one tick and a tick may be late.
 	end := ans.Sent + ans.Life*1000 - 2*c.Tick
 	lost = gone + a.renew(ans.Gen, ans.Lease, end)
-	a.view.relook = a.relookAt(c, was, hoped, ans.carried > 0 && ans.Granted+ans.Lease == 0, now)
+	if !ans.closed(c.Window) {
+		a.view.relook = a.relookAt(c, was, hoped, ans.carried > 0 && ans.Granted+ans.Lease == 0, now)
+	}
 	// Granted units are for the calls that the op carried. These calls are admitted as of the time of the grant. During
 	// the life of the answer, the bucket cannot have filled up, so that other calls may take units that are left over.
 	// After the life, or if the answer uses the ledger, they may not: the ledger does not hold granted units (rule 10).

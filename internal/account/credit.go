@@ -68,8 +68,8 @@ func (a *Account) owe(units, window int64) {
 	a.pending += units
 }
 
-// notLate reports whether units that Redis has not counted can still count. It has dropped them because the op was closed,
-// not because they came more than a window late. The answer to an op that came twice does not tell which.
+// notLate reports whether units that Redis has not counted can still count: it has dropped them because the op was
+// closed, and not because they came more than a window late. The answer to an op that came twice does not tell which.
 // Periods of a calendar differ by less than a third.
 func (a *Account) notLate(c *Conditions, ans Answer) bool {
 	w := c.Window
@@ -78,19 +78,10 @@ func (a *Account) notLate(c *Conditions, ans Answer) bool {
 
 // oweAgain owes the units of the sync in flight once more, which Redis has not counted.
 func (a *Account) oweAgain() {
-	units, window := a.inflight, a.sentIn
-	switch {
-	case units == 0:
-	case a.pending == 0 || a.window == window:
-		a.pending, a.window = a.pending+units, window
-	case a.earlier.units == 0 && window != 0 && a.window != 0:
-		a.earlier = refund{units, window}
-		if window > a.window {
-			a.earlier, a.pending, a.window = refund{a.pending, a.window}, units, window
-		}
-	default:
-		a.pending, a.window = a.pending+units, 0
-	}
+	units, window := a.pending, a.window
+	a.pending = 0
+	a.owe(a.inflight, a.sentIn)
+	a.owe(units, window)
 }
 
 // pay takes the owed units of the next op off: those of an earlier window first, in an op of their own. But Redis must

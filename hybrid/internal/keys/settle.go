@@ -114,3 +114,18 @@ func (e *Entry) TakeBack(now int64) {
 	e.Begin(now)
 	e.Unlock()
 }
+
+// Reread makes the process return the units of a key that it holds, and so read its state again, which has changed.
+func (t *Terms) Reread(key string) {
+	e := t.Store.Get(key)
+	if e == nil {
+		return
+	}
+	e.Lock()
+	defer e.Sync(account.SyncNow) // without the lock
+	defer e.Unlock()
+	if !e.Dead() {
+		e.Begin(t.Clock.Now())
+		e.Account.Return()
+	}
+}

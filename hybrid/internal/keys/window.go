@@ -59,18 +59,3 @@ func (t *Terms) Sighted(tag int, key string, p *account.Plan, a wire.Answer, red
 	}
 	t.Restore.See(restore.Sight{Key: key, Plan: p, Begin: begin, Born: a.Born, Now: redisNow, Used: w.Rate - a.Level/w.Unit})
 }
-
-// Reread makes the process return the units of a key that it holds, and so read its state again, which has changed.
-func (t *Terms) Reread(key string) {
-	e := t.Store.Get(key)
-	if e == nil {
-		return
-	}
-	e.Lock()
-	defer e.Sync(account.SyncNow) // without the lock
-	defer e.Unlock()
-	if !e.Dead() {
-		e.Begin(t.Clock.Now())
-		e.Account.Return()
-	}
-}

@@ -2,6 +2,7 @@ package restore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -13,9 +14,9 @@ import (
 )
 
 const (
-	// Settled is the time (µs) after which units that were leased are used, or in Redis again, or lost for good. A state
+	// settled is the time (µs) after which units that were leased are used, or in Redis again, or lost for good. A state
 	// younger than that counts as new. It is also the least time between two questions about a key.
-	Settled = int64(5e6)
+	settled = int64(5e6)
 	// patience bounds one question.
 	patience = 5 * time.Second
 	// workers is the largest number of questions at a time.
@@ -64,7 +65,7 @@ type memory struct {
 	first int64 // µs of Redis time of the first sight
 	used  int64 // units that Redis counted at the last sight
 	at    int64 // µs of Redis time of the last sight
-	// The question is due at due, in µs of Redis time. The units that Redis counted Settled before, base, are among those
+	// The question is due at due, in µs of Redis time. The units that Redis counted settled before, base, are among those
 	// of the answer, and must not count twice.
 	base, due int64
 }
@@ -95,7 +96,7 @@ func (a *Asker) Close() {
 // See asks about the key of a state that began in its period, in a goroutine of the Asker. A nil Asker does nothing.
 //
 // The units of the answer count beside those that Redis has counted since the state began. So the answer to a question
-// about a state that is not new is lowered by the units that Redis counted before Settled. An answer too early for that
+// about a state that is not new is lowered by the units that Redis counted 5 s before. An answer too early for that
 // waits for the next sight of the key.
 func (a *Asker) See(s Sight) {
 	if a == nil || s.Born < s.Begin {
@@ -106,8 +107,8 @@ func (a *Asker) See(s Sight) {
 	m, ok := a.keys.Get(s.Key)
 	if !ok || m.begin != s.Begin || s.Born > m.first { // of another period, or lost once more
 		m = &memory{begin: s.Begin, first: s.Now}
-		if s.Now-s.Born >= Settled {
-			m.base, m.due = s.Used, s.Now+Settled
+		if s.Now-s.Born >= settled {
+			m.base, m.due = s.Used, s.Now+settled
 		}
 		a.keys.Add(s.Key, m)
 	}
@@ -151,14 +152,14 @@ func (a *Asker) handle(s Sight) {
 			a.env.Told(s.Key)
 			return
 		}
-		err = fmt.Errorf("no answer of Redis")
+		err = errors.New("no answer of Redis")
 	}
 	if err == nil || a.ctx.Err() != nil {
 		return
 	}
 	a.mu.Lock()
 	if m, ok := a.keys.Get(s.Key); ok && m.begin == s.Begin {
-		m.done, m.base, m.due = false, m.used, m.at+Settled
+		m.done, m.base, m.due = false, m.used, m.at+settled
 	}
 	a.mu.Unlock()
 	a.env.Failed(s.Key, err)

@@ -2,6 +2,7 @@ package restore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -79,4 +80,31 @@ func TestBadAnswers(t *testing.T) {
 		}
 		a.Close()
 	}
+}
+
+// TestQuestionsEnd checks that the context of a question ends after five seconds, and that the error of the callback is
+// reported.
+func TestQuestionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, took := time.Now(), time.Duration(0)
+		a := New(Env{
+			Keys: 1,
+			Ask: func(ctx context.Context, _ string, _ time.Time) (int64, time.Time, error) {
+				<-ctx.Done()
+				return 0, time.Time{}, ctx.Err()
+			},
+			Failed: func(_ string, err error) {
+				if took = time.Since(began); !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+			},
+		})
+		defer a.Close()
+		a.See(Sight{Key: "k", Born: second, Now: second})
+		time.Sleep(patience)
+		synctest.Wait()
+		if took != patience {
+			t.Errorf("the question took %v, want %v", took, patience)
+		}
+	})
 }

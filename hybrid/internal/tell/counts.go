@@ -10,31 +10,31 @@ import (
 
 // Counts counts for one limiter. Stats and the metrics export it.
 type Counts struct {
-	Born      int64 // ns on the hub's clock; set once
-	Words     [account.BudgetKinds]wordCount
-	shown     [2][adapter.NumSources]atomic.Int64 // the largest counts that tally returned
-	Allowed   [adapter.NumSources]atomic.Int64
-	denied    [adapter.NumSources]atomic.Int64
-	Admitted  atomic.Int64 // units
-	Acked     atomic.Int64 // owed units that Redis acknowledged
-	Debited   atomic.Int64 // units granted or leased by Redis
-	Netted    atomic.Int64 // owed units paid from a grant
-	Expired   atomic.Int64 // leased units that expired unspent
-	Lost      atomic.Int64 // units granted too late or to callers that had gone, or returned too late
-	Uncertain atomic.Int64 // units asked for in messages that were sent once and had no answer
-	Dropped   atomic.Int64 // owed units that Redis never learns of
-	Forgiven  atomic.Int64 // units of the fallback that had refilled when Redis came back
-	Overflow  atomic.Int64 // fallback decisions without memory to count them in
-	Returned  atomic.Int64 // admitted units that callers gave back
-	Refunded  atomic.Int64 // units that Redis has taken back
-	Resynced  atomic.Int64 // keys synced again after a loss
-	Observed  atomic.Int64 // observations that were news
-	Restored  atomic.Int64 // keys whose use Config.Restore told
-	Unknown   atomic.Int64 // questions to Config.Restore that failed
-	Ops       atomic.Int64 // keys frozen for a sync, and direct calls
-	BadLimits atomic.Int64 // answers of LimitFor about keys in memory that were not valid
-	Indebted  atomic.Int64 // answers that showed a debt
-	Worst     atomic.Int64 // the largest debt in an answer, units
+	Born       int64 // ns on the hub's clock; set once
+	Words      [account.BudgetKinds]wordCount
+	shown      [2][adapter.NumSources]atomic.Int64 // the largest counts that tally returned
+	Allowed    [adapter.NumSources]atomic.Int64
+	denied     [adapter.NumSources]atomic.Int64
+	Admitted   atomic.Int64 // units
+	Acked      atomic.Int64 // owed units that Redis acknowledged
+	Debited    atomic.Int64 // units granted or leased by Redis
+	Netted     atomic.Int64 // owed units paid from a grant
+	Expired    atomic.Int64 // leased units that expired unspent
+	Lost       atomic.Int64 // units granted too late or to callers that had gone, or returned too late
+	Uncertain  atomic.Int64 // units asked for in messages that were sent once and had no answer
+	Dropped    atomic.Int64 // owed units that Redis never learns of
+	Forgiven   atomic.Int64 // units of the fallback that had refilled when Redis came back
+	Overflow   atomic.Int64 // fallback decisions without memory to count them in
+	Returned   atomic.Int64 // admitted units that callers gave back
+	Refunded   atomic.Int64 // units that Redis has taken back
+	Resynced   atomic.Int64 // keys synced again after a loss
+	Observed   atomic.Int64 // observations that were news
+	Restored   atomic.Int64 // keys whose use Config.Restore told
+	Unrestored atomic.Int64 // questions to Config.Restore that failed
+	Ops        atomic.Int64 // keys frozen for a sync, and direct calls
+	BadLimits  atomic.Int64 // answers of LimitFor about keys in memory that were not valid
+	Indebted   atomic.Int64 // answers that showed a debt
+	Worst      atomic.Int64 // the largest debt in an answer, units
 }
 
 // Decided counts a decision for n units. The units of SourceStatic, SourceSwitch and SourcePause are not counted, because
