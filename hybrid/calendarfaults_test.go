@@ -88,7 +88,7 @@ func (f borderFault) run(t *testing.T, mode hybrid.Mode) {
 		if res := ask(t, ls[rng.IntN(n)], "k", 1); res.Allowed && res.Source != hybridlimit.SourceFallback {
 			now := time.Now()
 			lately = append(lately, now)
-			days[now.Add(time.Duration(skew.Load()) - time.Hour).Truncate(24*time.Hour)]++ // of the Azores
+			days[now.Add(time.Duration(skew.Load())-time.Hour).Truncate(24*time.Hour)]++ // of the Azores
 		}
 		time.Sleep(time.Duration(rng.Int64N(40)) * time.Millisecond)
 	}
