@@ -28,8 +28,8 @@ func TestStoppedRedisInTime(t *testing.T) {
 		{30 * time.Millisecond, 30 * time.Millisecond, context.DeadlineExceeded},
 		{time.Minute, 250 * time.Millisecond, hybridlimit.ErrUnavailable},
 	} {
+		began := time.Now() // before the context, whose time has begun when this goroutine runs again
 		ctx, cancel := context.WithTimeout(t.Context(), tc.deadline)
-		began := time.Now()
 		_, err := l.Allow(ctx, "k")
 		cancel()
 		wantErr(t, err, tc.want)
