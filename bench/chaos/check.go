@@ -68,10 +68,11 @@ const (
 
 // verdict is the result of a check. It is a row of bench/chaos.json, in which durations are ns.
 type verdict struct {
-	Broken        []violation `json:",omitempty"`
-	CPU           float64     // load of the machine, with everything that ran on it, 0 to 1
-	*figures                  // of a run with rates
-	*callsFigures             // of a run with calls in flight
+	Broken          []violation `json:",omitempty"`
+	CPU             float64     // load of the machine, with everything that ran on it, 0 to 1
+	*figures                    // of a run with rates
+	*callsFigures               // of a run with calls in flight
+	*regionsFigures             // of a run with regions
 }
 
 // figures are those of a run with rates.

@@ -12,6 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 	"github.com/hybridlimit/hybridlimit/internal/test/neighbours"
+	"github.com/hybridlimit/hybridlimit/region"
 )
 
 // This file has the runner's end of a worker process, and the protocol between the two: an order and its report, in
@@ -28,7 +29,8 @@ type spec struct {
 	FleetSize int
 	Mode      hybrid.Mode
 	Functions bool
-	InFlight  bool // the worker has calls in flight in place of the load
+	InFlight  bool          // the worker has calls in flight in place of the load
+	Region    *regionalSpec `json:",omitempty"` // the worker is in a region, and has the load of one; nil: it is not
 	Load      load
 	History   string // path
 }
@@ -123,6 +125,8 @@ type report struct {
 	HeapBefore uint64 // the same, before the limiter was made
 
 	Beside neighbours.Report // of the other limiters of the hub
+	Region region.Stats      // of a worker in a region
+	Burst  int64             // of that region
 }
 
 // client is the runner's end of a worker process.

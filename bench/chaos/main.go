@@ -25,11 +25,13 @@ const (
 	// callsAtOnce is the number of rows with calls in flight that are played at once. Such a row leaves a processor
 	// idle for most of the time.
 	callsAtOnce = 4
+	// regionsAtOnce is the same of rows of regions.
+	regionsAtOnce = 2
 )
 
 var (
 	only = flag.String("run", "", "run only the rows whose \"fault on topology, mode\" matches this `regexp`, "+
-		"or \"calls in flight: fault on topology\"")
+		"or \"calls in flight: fault on topology\", or \"regions: fault\"")
 	writeTo  = flag.String("write", "", "write the page with the promises to this `file`")
 	recordTo = flag.String("record", "", "write all figures to this `file`, in JSON")
 	soak     = flag.Duration("soak", 0, "run random faults one after the other for this long, instead of the table")
@@ -52,17 +54,18 @@ func playRows(ctx context.Context) error {
 		*seed = rand.Uint64()
 		fmt.Println("seed", *seed)
 	}
-	rates, calls, err := plans()
+	rates, calls, regions, err := plans()
 	if err != nil {
 		return err
 	}
-	if len(rates)+len(calls) == 0 {
+	if len(rates)+len(calls)+len(regions) == 0 {
 		return fmt.Errorf("no row matches %q", *only)
 	}
 	p := page{command: "make chaos", machine: machine()}
-	failed := make([]error, 2)
+	failed := make([]error, 3)
 	p.rows, failed[0] = playAll(ctx, rates, 1)
 	p.calls, failed[1] = playAll(ctx, calls, callsAtOnce)
+	p.regions, failed[2] = playAll(ctx, regions, regionsAtOnce)
 	failed = append(failed, p.checkOpen())
 	for file, text := range map[string]func() string{*writeTo: p.text, *recordTo: p.record} {
 		if file != "" {
@@ -104,15 +107,15 @@ func playAll(ctx context.Context, plans []plan, atOnce int) ([]*outcome, error) 
 }
 
 // plans returns the runs that the flags ask for.
-func plans() (rates, calls []plan, err error) {
+func plans() (rates, calls, regions []plan, err error) {
 	match, err := regexp.Compile(*only)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	usual := plan{load: usualLoad, clients: clients, hold: usualHold, seed: *seed, strictly: true}
 	if *soak > 0 {
 		usual.topology, usual.faults, usual.load, usual.clients, usual.soak = topologySingle, mixable(), soakLoad, 4, *soak
-		return []plan{usual}, nil, nil
+		return []plan{usual}, nil, nil, nil
 	}
 	for _, f := range allFaults() {
 		rates = append(rates, f.plans(usual)...)
@@ -123,12 +126,18 @@ func plans() (rates, calls []plan, err error) {
 	for _, row := range callsRows {
 		p, err := row.plan()
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		calls = append(calls, p)
 	}
+	for _, row := range regionsRows {
+		regions = append(regions, row.plan())
+	}
 	others := func(p plan) bool { return !match.MatchString(p.title()) }
-	return slices.DeleteFunc(rates, others), slices.DeleteFunc(calls, others), nil
+	for _, rows := range []*[]plan{&rates, &calls, &regions} {
+		*rows = slices.DeleteFunc(*rows, others)
+	}
+	return rates, calls, regions, nil
 }
 
 // mix returns a plan of several random faults at once.

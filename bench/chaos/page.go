@@ -27,6 +27,7 @@ type page struct {
 	machine string
 	rows    []*outcome // of rates
 	calls   []*outcome // with calls in flight
+	regions []*outcome // with regions
 }
 
 // machine returns a sentence about the machine and the versions.
@@ -82,7 +83,12 @@ func (p *page) text() string {
 		mostFallback, free = max(mostFallback, v.MostFallback), max(free, v.Free)
 		calls = append(calls, fmt.Sprintf("| %s | %d/%s | %.1f |\n", o.label(), v.Most, v.bound(), v.Back.Seconds()))
 	}
-	for _, o := range slices.Concat(p.rows, p.calls) {
+	var regions []string
+	for _, o := range p.regions {
+		v := o.verdict
+		regions = append(regions, fmt.Sprintf("| %s | %s | %s | %.2f | %.2f | %d |\n", o.label(), v.Excess, v.Apart, v.Calm, v.After, v.Between))
+	}
+	for _, o := range slices.Concat(p.rows, p.calls, p.regions) {
 		for _, x := range o.verdict.Broken {
 			text := strings.ReplaceAll(x.text, "\n", " ")
 			broken = append(broken, fmt.Sprintf("%s: %s: %s", o.plan.title(), x.kind, text))
@@ -94,14 +100,14 @@ func (p *page) text() string {
 	decimal := func(x float64) string { return fmt.Sprintf("%.1f", x) }
 	var b strings.Builder
 	err := template.Must(template.New("").Parse(reliability)).Execute(&b, map[string]any{
-		"Command": p.command, "Machine": p.machine, "Parts": parts, "Calls": calls, "Broken": broken,
+		"Command": p.command, "Machine": p.machine, "Parts": parts, "Calls": calls, "Regions": regions, "Broken": broken,
 		"Decisions": benchkit.Thousands(decisions, ","), "Wrong": wrong,
 		"Slowest": decimal(ms(slowest)), "Slack": slack.Milliseconds(), "Decides": decides.idle.Milliseconds(),
 		"Open": decimal(1000 * ms(p.openTimes().p99())), "OpenP99": openP99.Microseconds(),
 		"Paused": decimal(paused.Seconds()), "PausedWithin": decimal(pausedWithin.idle.Seconds()),
 		"Back": decimal(back.Seconds()), "Recovery": recovery.Seconds(),
 		"Critical": decimal(100 * (1 - critical)), "MostCritical": 100 * mostCritical,
-		"Exact": exact, "Rows": len(p.rows),
+		"Exact": exact, "Rows": len(p.rows), "RegionsUse": regionsUse,
 		"MostFallback": mostFallback, "Share": callsShare,
 		"Free": decimal(free.Seconds()), "CallsFree": callsFree.idle.Seconds(), "CallsBack": callsBack.idle.Seconds(),
 	})
@@ -166,6 +172,6 @@ func (p *page) record() string {
 		}
 		return strings.Join(out, ",\n")
 	}
-	return fmt.Sprintf("{\"PrintedBy\": %q, \"Machine\": %q, \"Rates\": [\n%s\n], \"Calls\": [\n%s\n]}\n",
-		p.command, p.machine, lines(p.rows), lines(p.calls))
+	return fmt.Sprintf("{\"PrintedBy\": %q, \"Machine\": %q, \"Rates\": [\n%s\n], \"Calls\": [\n%s\n], \"Regions\": [\n%s\n]}\n",
+		p.command, p.machine, lines(p.rows), lines(p.calls), lines(p.regions))
 }

@@ -32,6 +32,8 @@ func TestPages(t *testing.T) {
 		}}),
 	}, calls: []*outcome{{calls, &verdict{callsFigures: &callsFigures{
 		Calls: 150, Most: 11, MostFallback: 3, Free: 1400 * time.Millisecond, Back: 400 * time.Millisecond,
+	}}}}, regions: []*outcome{{regionsRows[1].plan(), &verdict{regionsFigures: &regionsFigures{
+		Excess: reach{405, 909}, Apart: reach{4, 137}, Calm: 0.997, After: 0.875, Between: 12, Messages: 99,
 	}}}}}
 	for text, wants := range map[string][]string{
 		p.text(): {
@@ -39,6 +41,7 @@ func TestPages(t *testing.T) {
 			"\nA machine.\n\n### One server\n", "|\n| one, *strict* | 7.0 | 390/420 | 81/403 | 1.0 |\n",
 			"### Cluster\n", "|\n| two, *strict* **✗** | 9.1 | – | – | 0.0 |\n",
 			"at most 3 calls", "after 1.4 s; the bound is 3 s", "the bound is 10 s.\n", "|\n| process SIGKILLed | 11/12 | 0.4 |\n",
+			"at least 0.85. *Lost*", "|\n| region a cut off from b and c | 405/909 | 4/137 | 1.00 | 0.88 | 12 |\n",
 			"## Broken\n\n- two on cluster, strict: bound: too much\n",
 		},
 		p.record(): {
@@ -46,6 +49,7 @@ func TestPages(t *testing.T) {
 			`"Slowest":7000000,"P99":5300,"Shared":"390/420","Alone":"81/403","Accounting":"to the unit"`,
 			`"Mode":"strict","Broken":["bound: too\nmuch"],"CPU":0,`, `"Losses":{"Expired":3,`, `"Reserve":"99.5 %, 90 %, after 0.0 s"`,
 			`{"Fault":"process SIGKILLed","Topology":"single","Mode":"auto","CPU":0,"Calls":150,`, `"Most":11,`, `"Free":1400000000`,
+			`{"Fault":"region a cut off from b and c","Topology":"regions","Mode":"auto","CPU":0,"Excess":"405/909",`, `"Messages":99`,
 		},
 	} {
 		for _, want := range wants {
@@ -54,8 +58,8 @@ func TestPages(t *testing.T) {
 			}
 		}
 	}
-	var rows struct{ Rates, Calls []map[string]any }
-	if err := json.Unmarshal([]byte(p.record()), &rows); err != nil || len(rows.Rates) != 2 || len(rows.Calls) != 1 {
+	var rows struct{ Rates, Calls, Regions []map[string]any }
+	if err := json.Unmarshal([]byte(p.record()), &rows); err != nil || len(rows.Rates) != 2 || len(rows.Calls) != 1 || len(rows.Regions) != 1 {
 		t.Errorf("%v: %+v", err, rows)
 	}
 }

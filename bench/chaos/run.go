@@ -28,8 +28,9 @@ type plan struct {
 	soak     time.Duration // duration of a soak, with one fault after the other; 0: no soak
 	strictly bool          // check the promise about microseconds, too
 	mode     hybrid.Mode
-	inFlight bool // the clients have calls in flight in place of the load
-	above    int  // calls in flight above the permits that the guarantee allows
+	inFlight bool        // the clients have calls in flight in place of the load
+	above    int         // calls in flight above the permits that the guarantee allows
+	regions  *regionsRow // the clients are in regions; nil: they share a Redis
 }
 
 func (p plan) name() string {
@@ -47,6 +48,9 @@ func (p plan) name() string {
 func (p plan) title() string {
 	if p.inFlight {
 		return fmt.Sprintf("calls in flight: %s on %s", p.name(), p.topology)
+	}
+	if p.regions != nil {
+		return "regions: " + p.name()
 	}
 	return fmt.Sprintf("%s on %s, %v", p.name(), p.topology, p.mode)
 }
@@ -144,6 +148,9 @@ func run(ctx context.Context, p plan) (v *verdict, err error) {
 	if err := together(p.clients, func(i int) (err error) {
 		own := of
 		own.History = filepath.Join(dir, fmt.Sprint("client", i))
+		if p.regions != nil {
+			s.world.settle(i, &own)
+		}
 		s.clients[i], err = startClient(own)
 		return err
 	}); err != nil {
@@ -151,6 +158,9 @@ func run(ctx context.Context, p plan) (v *verdict, err error) {
 	}
 	if p.inFlight {
 		return s.playCalls(ctx)
+	}
+	if p.regions != nil {
+		return s.playRegions(ctx)
 	}
 	e, err := s.play(ctx)
 	if err != nil {

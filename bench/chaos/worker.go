@@ -83,6 +83,9 @@ func workerMain(in io.Reader, out io.Writer) error {
 	if s.InFlight {
 		obey = (&flight{spec: s, journal: journal}).obey
 	}
+	if s.Region != nil {
+		obey = (&resident{spec: s, journal: journal}).obey
+	}
 	for o := orderOpen; ; {
 		r, err := obey(o)
 		if err != nil {

@@ -29,7 +29,8 @@ const (
 // world has the Redis servers of a run.
 type world struct {
 	topology  string
-	nodes     []*node // masters first
+	nodes     []*node    // masters first
+	ways      [][]*proxy // of regions: from a region to the Redis of another one
 	sentinels []*redistest.Server
 	attic     string
 }
@@ -44,6 +45,10 @@ func startWorld(topology, attic string, env ...string) (w *world, err error) {
 		err = w.startSentinels(ctx)
 	case topologyCluster:
 		err = w.startCluster(ctx)
+	case topologyRegions:
+		if err = w.add(len(regionNames)); err == nil {
+			err = w.addWays()
+		}
 	default:
 		err = fmt.Errorf("no such topology: %s", topology)
 	}
@@ -68,6 +73,11 @@ func (w *world) add(count int, opts ...redistest.Option) error {
 func (w *world) close() {
 	for _, s := range w.sentinels {
 		s.Close()
+	}
+	for _, p := range slices.Concat(w.ways...) {
+		if p != nil {
+			p.Stop()
+		}
 	}
 	for _, n := range w.nodes {
 		n.close()
