@@ -42,6 +42,7 @@ printf 'search: revision %s, HYBRIDLIMIT_SEED=%s, %s\n' "$revision" "$HYBRIDLIMI
 found=()
 cut=()
 mkdir -p "$results"
+results=$(cd "$results" && pwd)
 
 # look NAME COMMAND... runs a part for the time that is left. Its failure becomes a file.
 look() {
@@ -81,7 +82,7 @@ tests() {
   local dir=$1
   shift
   # shellcheck disable=SC2046 # one word a package
-  "$tools/testrun" -seconds -failures="$PWD/$results" -until="$end" "$dir" \
+  "$tools/testrun" -seconds -failures="$results" -until="$end" "$dir" \
     -tags=search -vet=off -count=1 -p="$P" -parallel=$((2 * cores)) -timeout=3h "$@" $(tested "$dir" -tags=search)
 }
 
