@@ -39,8 +39,7 @@ func (d *demand) note(n, now int64) {
 // spread notes units that were asked for since the last decay, at unknown times and by an unknown number of calls. They
 // count as if they had come evenly, in calls of the average cost so far.
 func (d *demand) spread(units, now int64) {
-	span := float64(now-d.at) / demandMemory
-	if d.at == 0 || span <= 0 {
+	if d.at == 0 {
 		d.note(units, now)
 		return
 	}
@@ -48,8 +47,11 @@ func (d *demand) spread(units, now int64) {
 	if d.sum > 0 {
 		cost = max(cost, float64(d.sq)/d.sum)
 	}
-	d.decay(now)
-	left := float64(units) * -math.Expm1(-span) / span
+	left, span := float64(units), max(0, float64(now-d.at)/demandMemory)
+	if span > 0 {
+		d.decay(now)
+		left *= -math.Expm1(-span) / span
+	}
 	d.sum += left
 	d.sq += float32(left * cost)
 	d.ticks += float32(min(left/cost, span*demandMemory/demandTick))

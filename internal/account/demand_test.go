@@ -83,12 +83,34 @@ func TestDemandFades(t *testing.T) {
 	}
 }
 
+// TestDemandSpreadsCalls counts units that the fast path has spent as calls of the average cost, also those of one tick.
+//
+// Regression: all units of one tick counted as one call. A call of Stats right after 17 calls halved their demand, so that
+// the process was idle 200 ms later.
+func TestDemandSpreadsCalls(t *testing.T) {
+	for _, cost := range []int64{1, 5} {
+		for _, after := range []int64{-ms, 0, 1} {
+			var one, all demand
+			for i := range int64(16) {
+				if one.note(cost, sec); i < 4 {
+					all.note(cost, sec)
+				}
+			}
+			all.spread(12*cost, sec+after)
+			if got, want := all.perSecond(2*sec), one.perSecond(2*sec); math.Abs(got-want) > 0.01*want {
+				t.Errorf("cost %d, %d ns later: %.2f a second, want %.2f", cost, after, got, want)
+			}
+		}
+	}
+}
+
 func TestDemandIsANumber(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var d demand
 		now := rapid.Int64Range(0, math.MaxInt64/2).Draw(t, "start")
 		for range rapid.IntRange(1, 20).Draw(t, "notes") {
-			d.note(rapid.Int64Range(0, math.MaxInt64).Draw(t, "n"), now)
+			note := rapid.SampledFrom([]func(*demand, int64, int64){(*demand).note, (*demand).spread}).Draw(t, "note")
+			note(&d, rapid.Int64Range(0, math.MaxInt64).Draw(t, "n"), now)
 			now += rapid.Int64Range(-sec, sec*3600).Draw(t, "step") // also backward: two locks, two clocks
 			if got := d.perSecond(now); math.IsNaN(got) || math.IsInf(got, 0) || got < 0 {
 				t.Fatalf("%v: %+v", got, d)

@@ -66,13 +66,14 @@ func (a *Account) returnAt(c *Conditions, now int64) int64 {
 	case a.view.ends != 0 && a.lookBy >= a.LeaseEnds(): // a lease ends with its window
 		return 0
 	}
-	// The first look takes the budget back. The second one then knows whether units were spent since.
+	// The first look takes the budget back. The second one then knows whether units were spent since. All units of the
+	// budget count as spent at the first look, so a look that is to find an idle process begins early.
 	first := a.lookBy
 	if !c.windowed() || !c.looksAtPace() && !a.wanted {
 		first -= c.idleAfter()
 	}
 	if a.looksEarly(c, a.lookBy) {
-		first = min(first, a.view.received+c.idleAfter())
+		first = min(first, a.view.received+c.idleAfter()/2)
 	}
 	if now < first {
 		return first

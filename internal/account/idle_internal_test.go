@@ -23,7 +23,7 @@ func idling(held int64) (*Conditions, Account) {
 // budget back, so that the last one knows whether units were spent.
 func TestIdleProcessTellsWhatItSpent(t *testing.T) {
 	const full = sec + 500*ms - 2*ms - 2*int64(tick)
-	for held, first := range map[int64]int64{0: full - 50*ms, 4: sec + 50*ms} {
+	for held, first := range map[int64]int64{0: full - 50*ms, 4: sec + 25*ms} {
 		terms, s := idling(held)
 		now := int64(sec)
 		for _, at := range []int64{first, full} {
