@@ -7,8 +7,8 @@
 #   RESULTS  folder for the failures (default: search/)
 #
 # The first round takes the parts in the order of what found most: drawn seeds and full forms of the root module, faults
-# on real servers, the race detector on everything, the other modules, benchmarks' tests, the browser, style, other
-# platforms. Further rounds repeat the searches with other seeds.
+# on real servers, the other modules with benchmarks and browser, the race detector, style, other platforms. Further
+# rounds repeat the searches with other seeds. The race detector takes half an hour.
 #
 # Each failure is a file in RESULTS with revision, test, seed and output. The status is 1 if there is one.
 # Make a finding a row: a defect of the product becomes a regression test, a defect of a test a mended test.
@@ -101,10 +101,10 @@ build testrun
 
 look "root module, full forms" tests .
 look "faults on real servers" tests ./bench/chaos
-look "root module, race detector" tests . "${racing[@]}"
 while read -r dir <&3; do
   [[ $dir == . || $dir == ./bench/chaos ]] || look "$dir" tests "$dir"
 done 3< <(modules)
+look "root module, race detector" tests . "${racing[@]}"
 look "style" limited make style
 look "other platforms" platforms
 while (($(left) > 60)); do
