@@ -142,7 +142,8 @@ func (l *Limiter) takeAtMost(key string, n int64) (took int64, v account.Verdict
 
 // Peek returns the answer that a call for one unit would get, and takes nothing. For a key that this process knows,
 // it is an estimate from memory. Otherwise Peek asks Redis, for at most Config.MaxWait, and the Source is
-// SourceRedis. Nothing is counted.
+// SourceRedis. So it does every few seconds for a key that is used up: units may have been given back. Nothing is
+// counted.
 func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, error) {
 	if err := l.control.Check(key, 1, l.maxKey); err != nil {
 		return hybridlimit.Result{}, err
@@ -157,9 +158,15 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 		res.Granted = 0
 		return res, err
 	}
+	var here hybridlimit.Result // if the view has no units, and is old
+	var owed int64
 	if !l.control.Exactly(l.control.Plan()) && l.terms.Store.Get(key) != nil {
-		if res, known, err := l.peekHere(key); known || err != nil {
+		res, f, err := l.peekHere(key)
+		if err != nil || f.Known && !f.Stale {
 			return res, err
+		}
+		if f.Known {
+			here, owed = res, f.Owed
 		}
 	}
 	at, err := l.terms.Place(key)
@@ -169,28 +176,46 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	res := hybridlimit.Result{Limit: at.Plan.Burst, Policy: l.cfg.Name}
 	ans, _, ok := l.direct.Ask(ctx, at, algo.Op{})
 	if !ok {
-		return l.unanswered(ctx, res)
+		res, err := l.unanswered(ctx, res)
+		if errors.Is(err, hybridlimit.ErrUnavailable) && here.Limit != 0 {
+			return here, nil
+		}
+		return res, err
 	}
-	res.Source, res.Remaining = hybridlimit.SourceRedis, at.Plan.Bucket.Units(ans.Level)
+	res.Source, res.Remaining = hybridlimit.SourceRedis, max(0, at.Plan.Bucket.Units(ans.Level)-owed)
 	if res.Allowed = res.Remaining > 0; !res.Allowed {
+		if here.Limit != 0 {
+			l.stillNone(key)
+		}
 		res.RetryAfter = time.Duration(ans.Retry) * time.Microsecond
 	}
 	res.ResetAfter = time.Duration(at.Plan.Reset(ans)) * time.Microsecond
 	return res, nil
 }
 
-// peekHere is Peek from memory. known is false if there is no view.
-func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err error) {
+// stillNone notes an answer of Redis without units, so that the next Peek does not ask again at once.
+func (l *Limiter) stillNone(key string) {
+	e, _, err := l.terms.Lock(key, nil)
+	if e == nil || err != nil {
+		return
+	}
+	ev := e.Event()
+	e.Account.StillNone(&ev.Conditions, ev.Now)
+	ev.End(account.Verdict{})
+}
+
+// peekHere is Peek from memory. The forecast is not Known if there is no view.
+func (l *Limiter) peekHere(key string) (res hybridlimit.Result, f account.Forecast, err error) {
 	e, res, err := l.terms.Lock(key, nil)
 	if e == nil || err != nil {
-		return res, false, err
+		return res, f, err
 	}
 	r := e.Plan.Load()
 	ev := e.Event()
-	f := e.Account.Peek(&ev.Conditions, ev.Now)
+	f = e.Account.Peek(&ev.Conditions, ev.Now)
 	v := ev.End(account.Verdict{})
 	if !f.Known {
-		return res, false, nil
+		return res, f, nil
 	}
 	res.Allowed, res.Source, res.Delay = f.Allowed, f.Source, time.Duration(f.Delay)
 	res.Limit, res.Remaining = r.Burst, keys.Remaining(v)
@@ -198,7 +223,7 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, known bool, err 
 		res.RetryAfter, res.Remaining, v.Left = max(time.Microsecond, time.Duration(f.Until)), 0, min(v.Left, 0)
 	}
 	res.ResetAfter = l.terms.ResetAfter(r, v.Left, v.Ends)
-	return res, true, nil
+	return res, f, nil
 }
 
 // Charge debits an actual cost after the fact, without a condition. It takes units in hand first. The rest is owed,

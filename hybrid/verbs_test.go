@@ -138,6 +138,58 @@ func TestPeek(t *testing.T) {
 	})
 }
 
+// TestPeekOfAUsedUpKey peeks at a key that is used up, for a minute, while no call is made. Peek denies, sends a message
+// every few seconds, and finds units that another process gives back.
+//
+// Regression: after five seconds Peek admitted, with no unit left.
+func TestPeekOfAUsedUpKey(t *testing.T) {
+	limits := []hybridlimit.Limit{
+		hybridlimit.FixedWindow(20, 24*time.Hour), hybridlimit.SlidingWindow(20, 24*time.Hour), still(20), hybridlimit.SlidingLog(20, 24*time.Hour),
+		hybridlimit.LeakyBucket(1, time.Hour, 20), hybridlimit.CalendarWindow(20, hybridlimit.Calendar{Unit: hybridlimit.Month}),
+	}
+	for _, limit := range limits {
+		t.Run(limit.String(), func(t *testing.T) {
+			inEachMode(t, func(t *testing.T, b *redistest.Bubble, mode hybrid.Mode) {
+				l := newLimiter(t, b.Client(nil), limit, hybrid.Config{Mode: mode})
+				other := newLimiter(t, b.Client(nil), limit, hybrid.Config{Mode: mode})
+				time.Sleep(2300 * time.Millisecond)
+				for range 30 {
+					ask(t, l, "k", 1)
+				}
+				before := l.Hub().Stats().Syncs
+				peeks := uint64(0)
+				for began := time.Now(); time.Since(began) < time.Minute; peeks++ {
+					if res := must(t)(l.Peek(t.Context(), "k")); res.Allowed || res.Remaining != 0 || res.RetryAfter <= 0 {
+						t.Fatalf("after %v: %+v", time.Since(began), res)
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				asked := l.Hub().Stats().Syncs - before
+				if remembers := mode != hybrid.ModeExact && limit.Algorithm != hybridlimit.AlgSlidingLog; remembers && asked > 40 {
+					t.Errorf("%d messages for %d peeks", asked, peeks)
+				}
+				must(t)(other.Refund(t.Context(), "k", 5))
+				for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+					if res := must(t)(l.Peek(t.Context(), "k")); res.Allowed {
+						break
+					}
+					if time.Since(began) > 12*time.Second {
+						t.Fatal("units that another process has given back are not seen")
+					}
+				}
+				b.Kill() // an old view is better than none
+				must(t)(l.AllowN(t.Context(), "k", 5))
+				for range 20 {
+					if res, err := l.Peek(t.Context(), "k"); err == nil && res.Allowed != (res.Remaining > 0) {
+						t.Errorf("without Redis: %+v", res)
+					}
+					time.Sleep(time.Second)
+				}
+			})
+		})
+	}
+}
+
 func TestPeekWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := redistest.NewBubble(t)

@@ -140,6 +140,8 @@ func (a *Account) Charge(c *Conditions, n, now int64) (v Verdict, counted int64)
 // Forecast is the likely answer to a call for one unit.
 type Forecast struct {
 	Known   bool               // there is a view
+	Stale   bool               // the view has no units, and may be too old to prove that: a call would ask Redis
+	Owed    int64              // if it is stale: units that Redis does not know of
 	Allowed bool               // the call would be admitted
 	Source  hybridlimit.Source // of the decision
 	Delay   int64              // ns, of a queue
@@ -159,7 +161,9 @@ func (a *Account) Peek(c *Conditions, now int64) (f Forecast) {
 	default:
 		f.Until = a.DeniedUntil(c) - now
 		f.Source = hybridlimit.SourceCredit
-		if f.Allowed = f.Until <= 0; !f.Allowed {
+		f.Stale = f.Known && f.Until <= 0 && a.Remaining(c, now) < 1 && a.CreditLeft(c, now) < 1
+		f.Owed = a.Owed()
+		if f.Allowed = f.Until <= 0 && !f.Stale; !f.Allowed {
 			f.Source = hybridlimit.SourceDenyCache
 			f.Until = max(f.Until, a.RetryAt(c, 1)-now)
 		} else if c.Bucket.Queue && f.Known {
@@ -167,6 +171,13 @@ func (a *Account) Peek(c *Conditions, now int64) (f Forecast) {
 		}
 	}
 	return f
+}
+
+// StillNone notes that Redis has no units of the key, so that calls are denied for as long as after a refusal.
+func (a *Account) StillNone(c *Conditions, now int64) {
+	if a.view.known() {
+		a.view.relook = max(a.view.relook, now+c.RelookIn)
+	}
 }
 
 // A direct call is one message for one call, outside the sync path. ModeExact, logs and reservations use them.
