@@ -144,9 +144,11 @@ func (g *page) wait(format string, args ...any) {
 	}
 }
 
-// click clicks a visible element with the mouse.
+// click clicks a visible element with the mouse. The page scrolls smoothly to the section of a link, and a click at that
+// moment would miss the element: so the scrolling is ended first.
 func (g *page) click(selector string) {
 	g.t.Helper()
+	g.wait(`(document.querySelector(%q)?.scrollIntoView({ behavior: "instant", block: "center" }), true)`, selector)
 	g.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 
