@@ -107,7 +107,7 @@ func (w *world) deliver(i int, lose bool) {
 	w.far = append(w.far[:i:i], w.far[i+1:]...)
 	r, p := w.regions[m.to], m.p
 	slept := p.asleep > m.sent // the reply waited in its socket, and may win against the end of the context
-	if lose || p.r.cut[m.to] || w.now-m.sent > modelLinger && !(m.reply && slept) {
+	if lose || p.r.cut[m.to] || w.now-m.sent > modelLinger && (!m.reply || !slept) {
 		if m.reply {
 			w.lost += m.ans.Granted
 		}

@@ -43,10 +43,16 @@ func TestObserveLowersToWhatIsLeft(t *testing.T) {
 						remaining, used int64
 						reset           time.Duration
 					}{
-						{all + 5, 100, minute}, {all, 100, minute}, {all - 50, 100, minute},
-						{-1, 100, minute}, {5, 100, -time.Second}, // not known
-						{all - 300, 300, minute}, {all - 300, 300, minute}, {all - 200, 300, minute},
-						{200, all - 200, 0}, {60, all - 60, 1<<63 - 1},
+						{all + 5, 100, minute},
+						{all, 100, minute},
+						{all - 50, 100, minute},
+						{-1, 100, minute},
+						{5, 100, -time.Second}, // not known
+						{all - 300, 300, minute},
+						{all - 300, 300, minute},
+						{all - 200, 300, minute},
+						{200, all - 200, 0},
+						{60, all - 60, 1<<63 - 1},
 					} {
 						var once sync.WaitGroup
 						for range 5 { // twice is once, also at the same time
@@ -127,8 +133,11 @@ func TestOldObservations(t *testing.T) {
 		away, reset time.Duration
 		told        bool
 	}{
-		{2 * time.Second, minute, true}, {12 * time.Second, minute, false}, {4 * time.Second, 2 * time.Second, false},
-		{4 * time.Second, 9 * time.Second, true}, {12 * time.Second, 0, false},
+		{2 * time.Second, minute, true},
+		{12 * time.Second, minute, false},
+		{4 * time.Second, 2 * time.Second, false},
+		{4 * time.Second, 9 * time.Second, true},
+		{12 * time.Second, 0, false},
 	} {
 		for _, when := range []string{"before", "as Redis goes", "sent"} {
 			synctest.Test(t, func(t *testing.T) {

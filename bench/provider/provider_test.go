@@ -85,8 +85,10 @@ func TestProvider(t *testing.T) {
 		name           string
 		bucket, blocks bool
 	}{
-		{"windows", false, false}, {"windows, stranger in blocks", false, true},
-		{"bucket", true, false}, {"bucket, stranger in blocks", true, true},
+		{"windows", false, false},
+		{"windows, stranger in blocks", false, true},
+		{"bucket", true, false},
+		{"bucket, stranger in blocks", true, true},
 	} {
 		for _, k := range kinds {
 			if of.bucket && k.must { // it has no windows

@@ -83,7 +83,7 @@ func onRedis(ctx context.Context, rdb *redis.Client, name string, limit hybridli
 		rdb.Close()
 		return cache{}, err
 	}
-	return cached("hybrid on Redis", 512, l, rdb), settled(l, ctx)
+	return cached("hybrid on Redis", 512, l, rdb), settled(ctx, l)
 }
 
 func cached(name string, callers int, l *hybrid.Limiter, rdb *redis.Client) cache {
@@ -117,7 +117,8 @@ func fresh(from, n int) []string {
 // gcCPU returns the seconds of CPU that the garbage collector and the program have used.
 func gcCPU() (gc, user float64) {
 	s := []metrics.Sample{
-		{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/idle:cpu-seconds"},
+		{Name: "/cpu/classes/gc/total:cpu-seconds"},
+		{Name: "/cpu/classes/gc/mark/idle:cpu-seconds"},
 		{Name: "/cpu/classes/user:cpu-seconds"},
 	}
 	runtime.GC() // the metrics are updated at the end of a collection

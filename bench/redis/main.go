@@ -163,8 +163,12 @@ var sections = []struct {
 	name    string
 	measure func(*results, context.Context, *benchkit.Redis) error
 }{
-	{"idle", (*results).idle}, {"heartbeats", (*results).heartbeats}, {"ops", (*results).ops},
-	{"decisions", (*results).decisions}, {"fleets", (*results).fleets}, {"survival", (*results).survival},
+	{"idle", (*results).idle},
+	{"heartbeats", (*results).heartbeats},
+	{"ops", (*results).ops},
+	{"decisions", (*results).decisions},
+	{"fleets", (*results).fleets},
+	{"survival", (*results).survival},
 	{"churn", (*results).churn},
 }
 

@@ -76,9 +76,9 @@ var kinds = []kind{
 
 // modeKinds are the limiters of which fleets are made. They may not know all others yet.
 var modeKinds = []kind{
-	{"hybrid", hybridOf(hybrid.ModeAuto, (*hybrid.Limiter).Ready)},
-	{"hybrid, deferred", hybridOf(hybrid.ModeDeferred, (*hybrid.Limiter).Ready)},
-	{"hybrid, strict", hybridOf(hybrid.ModeStrict, (*hybrid.Limiter).Ready)},
+	{"hybrid", hybridOf(hybrid.ModeAuto, ready)},
+	{"hybrid, deferred", hybridOf(hybrid.ModeDeferred, ready)},
+	{"hybrid, strict", hybridOf(hybrid.ModeStrict, ready)},
 	{"global", newGlobal},
 	{"redis_rate", newRedisRate},
 }
@@ -163,7 +163,7 @@ var newRedisRate = on(func(_ context.Context, rdb *redis.Client, limit hybridlim
 var quiet = slog.New(slog.DiscardHandler)
 
 // hybridOf makes limiters of a fleet, which wait for something.
-func hybridOf(mode hybrid.Mode, wait func(*hybrid.Limiter, context.Context) error) maker {
+func hybridOf(mode hybrid.Mode, wait func(context.Context, *hybrid.Limiter) error) maker {
 	return on(func(ctx context.Context, rdb *redis.Client, limit hybridlimit.Limit) (target, error) {
 		hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{Logger: quiet})
 		if err != nil {
@@ -175,7 +175,7 @@ func hybridOf(mode hybrid.Mode, wait func(*hybrid.Limiter, context.Context) erro
 		if err = errors.Join(err, err2); err != nil {
 			return end, err
 		}
-		if err := wait(l, ctx); err != nil {
+		if err := wait(ctx, l); err != nil {
 			return end, err
 		}
 		t := targetOf(l, tenants)
@@ -184,8 +184,10 @@ func hybridOf(mode hybrid.Mode, wait func(*hybrid.Limiter, context.Context) erro
 	})
 }
 
+func ready(ctx context.Context, l *hybrid.Limiter) error { return l.Ready(ctx) }
+
 // settled waits until a limiter knows the fleet size. From then on it behaves as in a process that has run for a while.
-func settled(l *hybrid.Limiter, ctx context.Context) error {
+func settled(ctx context.Context, l *hybrid.Limiter) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	if err := l.Ready(ctx); err != nil {

@@ -57,7 +57,8 @@ func counted(l algo.Limit) func(now int64) bool {
 // applied returns the answers of a new limiter to calls for a unit.
 func applied(l interface {
 	Apply(s algo.State, op algo.Op, now int64) (algo.State, algo.Answer, bool)
-}) func(now int64) algo.Answer {
+},
+) func(now int64) algo.Answer {
 	var s algo.State
 	one := []int64{1}
 	return func(now int64) algo.Answer {

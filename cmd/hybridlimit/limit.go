@@ -30,7 +30,7 @@ func fleetLimit(fs *flag.FlagSet, c *connection) job {
 	fs.BoolVar(&l.back, "clear", false, "take the fleet's limit back, or with a key the fleet's limit of this key")
 	fs.BoolVar(&l.list, "list", false, "list the keys with a limit of the fleet")
 	fs.BoolVar(&l.force, "force", false, "set it also if no process has a limiter of this name, or if the processes have another algorithm")
-	l.which.add(fs)
+	l.add(fs)
 	var j job
 	var to hybrid.FleetLimit
 	sets := false

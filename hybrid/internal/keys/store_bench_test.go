@@ -24,7 +24,7 @@ type finder interface {
 type ours struct{ *Store }
 
 func (s ours) find(key string) *Entry { return s.Get(key) }
-func (s ours) add(e *Entry)           { s.Store.Add(e, 0) }
+func (s ours) add(e *Entry)           { s.Add(e, 0) }
 
 // locked is golang-lru alone, in shards, each under its lock.
 type locked struct {

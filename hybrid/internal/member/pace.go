@@ -9,6 +9,7 @@ import (
 )
 
 const (
+	// PulseEvery is the time between two heartbeats.
 	PulseEvery = census.Every
 	// crowd is the number of processes above which an idle hub beats less often, so that the idle processes of a fleet
 	// together send at most this many heartbeats a second.

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
+// The lines about denials.
 const (
 	MsgDenied     = "hybridlimit: denied"
 	MsgMoreDenied = "hybridlimit: more denials"

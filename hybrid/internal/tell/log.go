@@ -59,6 +59,7 @@ func (s *Log) Write(level slog.Level, msg string, skipped int64, attrs []any) {
 	s.log.Log(context.Background(), level, msg, attrs...)
 }
 
+// The lines about Redis and the fleet.
 const (
 	MsgSmall      = "hybridlimit: the credit of a key is 0 units, so a call for a key without a lease waits one round trip to Redis; the attribute why has the reason and the setting that changes it"
 	msgBroken     = "hybridlimit: Redis does not answer (check Redis and the network); its keys are decided locally, by each limiter's fallback"
