@@ -56,7 +56,7 @@ bench: ## limiters side by side, about a quarter of an hour: bench/RESULTS.md, i
 	@cd bench && go run ./compare -write . -revision "$$(git describe --always --dirty --exclude '*')"
 
 .PHONY: chaos
-chaos: ## faults on real servers and processes, about twelve minutes: docs/reliability.md, bench/chaos.json; fails if a promise is broken
+chaos: ## faults on real servers and processes, about twenty minutes: docs/reliability.md, bench/chaos.json; fails if a promise is broken
 	@cd bench/chaos && go run . -write ../../docs/reliability.md -record ../chaos.json
 
 .PHONY: soak
