@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// regionsUse is the part of the limit that the fleet admits three seconds after a fault.
+	// regionsUse is the part of the limit that the fleet admits before a fault and after it.
 	regionsUse     = 0.85
 	regionsUseBusy = 0.8 // on a busier machine, which leaves calls out
 )
@@ -51,8 +51,8 @@ func checkRegions(run *regionsRun, histories [][]record) *verdict {
 		}
 	}
 	bound := burst
-	for _, c := range run.credit {
-		bound += (regionProcs - 1) * c
+	for _, c := range run.credit { // decision 0074 has the reason for N·C
+		bound += regionProcs * c
 	}
 	bound += int64(run.row.forgets) * (run.burst + burst/regionEscrow/regions)
 	f.Excess.raise(meter.WorstSpan(all, float64(regionLimit.Rate)), float64(bound))

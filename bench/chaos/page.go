@@ -86,7 +86,8 @@ func (p *page) text() string {
 	var regions []string
 	for _, o := range p.regions {
 		v := o.verdict
-		regions = append(regions, fmt.Sprintf("| %s | %s | %s | %.2f | %.2f | %d |\n", o.label(), v.Excess, v.Apart, v.Calm, v.After, v.Between))
+		regions = append(regions, fmt.Sprintf("| %s | %s | %s | %.2f | %.2f | %d |\n",
+			o.label(), v.Excess, v.Apart, v.Calm, v.After, v.Between))
 	}
 	for _, o := range slices.Concat(p.rows, p.calls, p.regions) {
 		for _, x := range o.verdict.Broken {

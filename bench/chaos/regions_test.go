@@ -61,10 +61,10 @@ func TestCheckRegions(t *testing.T) {
 		broken    string // kind; empty: none
 	}{
 		{"sound", run(nil), sound(as), ""},
-		{"C of a process of each region", run(nil), with(sound(as), units(9, hybridlimit.SourceCredit)), ""},
-		{"a unit above", run(nil), with(sound(as), units(11, hybridlimit.SourceRedis)), brokeBound},
-		{"after a lost memory", run(func(r *regionsRun) { r.row.forgets = 1 }), with(sound(as), units(219, hybridlimit.SourceRedis)), ""},
-		{"more", run(func(r *regionsRun) { r.row.forgets = 1 }), with(sound(as), units(221, hybridlimit.SourceRedis)), brokeBound},
+		{"C of a process of each region", run(nil), with(sound(as), units(18, hybridlimit.SourceCredit)), ""},
+		{"a unit above", run(nil), with(sound(as), units(20, hybridlimit.SourceRedis)), brokeBound},
+		{"after a lost memory", run(func(r *regionsRun) { r.row.forgets = 1 }), with(sound(as), units(228, hybridlimit.SourceRedis)), ""},
+		{"more", run(func(r *regionsRun) { r.row.forgets = 1 }), with(sound(as), units(230, hybridlimit.SourceRedis)), brokeBound},
 		{"a fallback", run(nil), with(sound(as), units(137, hybridlimit.SourceFallback)), ""},
 		{"a fallback above the burst of its region", run(nil), with(sound(as), units(138, hybridlimit.SourceFallback)), brokeBound},
 		{"idle before the fault", run(nil), sound(func(r *record) {
