@@ -158,15 +158,12 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 		res.Granted = 0
 		return res, err
 	}
-	var here hybridlimit.Result // if the view has no units, and is old
-	var owed int64
+	var here hybridlimit.Result
+	var f account.Forecast
+	var err error
 	if !l.control.Exactly(l.control.Plan()) && l.terms.Store.Get(key) != nil {
-		res, f, err := l.peekHere(key)
-		if err != nil || f.Known && !f.Stale {
-			return res, err
-		}
-		if f.Known {
-			here, owed = res, f.Owed
+		if here, f, err = l.peekHere(key); err != nil || f.Known && !f.Stale {
+			return here, err
 		}
 	}
 	at, err := l.terms.Place(key)
@@ -177,31 +174,20 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	ans, _, ok := l.direct.Ask(ctx, at, algo.Op{})
 	if !ok {
 		res, err := l.unanswered(ctx, res)
-		if errors.Is(err, hybridlimit.ErrUnavailable) && here.Limit != 0 {
-			return here, nil
+		if f.Known && errors.Is(err, hybridlimit.ErrUnavailable) {
+			return here, nil // an old view is better than none
 		}
 		return res, err
 	}
-	res.Source, res.Remaining = hybridlimit.SourceRedis, max(0, at.Plan.Bucket.Units(ans.Level)-owed)
+	res.Source, res.Remaining = hybridlimit.SourceRedis, max(0, at.Plan.Bucket.Units(ans.Level)-f.Owed)
 	if res.Allowed = res.Remaining > 0; !res.Allowed {
-		if here.Limit != 0 {
-			l.stillNone(key)
+		if f.Known {
+			l.direct.StillNone(key)
 		}
 		res.RetryAfter = time.Duration(ans.Retry) * time.Microsecond
 	}
 	res.ResetAfter = time.Duration(at.Plan.Reset(ans)) * time.Microsecond
 	return res, nil
-}
-
-// stillNone notes an answer of Redis without units, so that the next Peek does not ask again at once.
-func (l *Limiter) stillNone(key string) {
-	e, _, err := l.terms.Lock(key, nil)
-	if e == nil || err != nil {
-		return
-	}
-	ev := e.Event()
-	e.Account.StillNone(&ev.Conditions, ev.Now)
-	ev.End(account.Verdict{})
 }
 
 // peekHere is Peek from memory. The forecast is not Known if there is no view.

@@ -101,15 +101,20 @@ func TestCheckCalls(t *testing.T) {
 		{"two processes only", callsRun{}, only(func(s span) bool { return s.proc != 1 }), "empty"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			v := checkCalls(&test.run, test.calls)
-			kinds := ""
-			for _, x := range v.Broken {
-				kinds += x.kind
-			}
-			if kinds != test.broken {
-				t.Errorf("violations %q: %+v", kinds, v.Broken)
-			}
+			wantBroken(t, checkCalls(&test.run, test.calls), test.broken)
 		})
+	}
+}
+
+// wantBroken compares the kinds of the violations of a verdict.
+func wantBroken(t *testing.T, v *verdict, want string) {
+	t.Helper()
+	kinds := ""
+	for _, x := range v.Broken {
+		kinds += x.kind
+	}
+	if kinds != want {
+		t.Errorf("violations %q, want %q: %+v", kinds, want, v.Broken)
 	}
 }
 

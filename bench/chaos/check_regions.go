@@ -25,7 +25,7 @@ type regionsFigures struct {
 
 // checkRegions returns the verdict on the calls of all clients.
 func checkRegions(run *regionsRun, histories [][]record) *verdict {
-	f := &regionsFigures{Between: run.lost, Moved: run.moved, Messages: run.asks}
+	f := &regionsFigures{Moved: run.moved, Messages: run.asks}
 	v := &verdict{CPU: benchkit.Round(run.cpu, 2), regionsFigures: f}
 	burst, regions := regionLimit.BurstSize(), int64(len(regionNames))
 	var all []meter.Span
@@ -54,7 +54,8 @@ func checkRegions(run *regionsRun, histories [][]record) *verdict {
 	for _, c := range run.credit { // decision 0074 has the reason for N·C
 		bound += regionProcs * c
 	}
-	bound += int64(run.row.forgets) * (run.burst + burst/regionEscrow/regions)
+	under := burst / regionEscrow / regions // that may be on the way to a region
+	bound += int64(run.row.forgets) * (run.burst + under)
 	f.Excess.raise(meter.WorstSpan(all, float64(regionLimit.Rate)), float64(bound))
 	v.want(f.Excess.units <= f.Excess.bound, brokeBound, "%.0f units above rate·t in an interval, want at most %d",
 		f.Excess.units, bound)
@@ -77,9 +78,11 @@ func checkRegions(run *regionsRun, histories [][]record) *verdict {
 	f.After = part(after, run.after, min(regionLimit.Rate, int64(load-run.row.killed*regionCalls[0])))
 	v.want(f.Calm >= least, brokeUse, "%.3f of the limit is admitted before the fault, want at least %.2f", f.Calm, least)
 	v.want(f.After >= least, brokeUse, "%.3f of the limit is admitted after the fault, want at least %.2f", f.After, least)
-	most := burst / regionEscrow
-	v.want(!run.row.apart || f.Between <= most, brokeAccounting, "%d units are lost between regions, want at most %d",
-		f.Between, most)
+	for i, lost := range run.lost {
+		f.Between += lost
+		v.want(!run.row.apart || lost <= under, brokeAccounting, "%d units are lost on the way to region %s, want at most %d",
+			lost, regionNames[i], under)
+	}
 	v.want(run.failed == "", brokeErrors, "a call returned an error: %s", run.failed)
 	v.want(run.unsettled == "", brokeAccounting, "Shutdown could not settle: %s", run.unsettled)
 	v.want(calls >= 1000 && f.Moved > 0, "empty", "%d calls, and %d units of other regions: too few to show anything",

@@ -144,9 +144,12 @@ func (s *scene) counted(ctx context.Context, section, counter string) (sum int64
 
 // onFirst returns a fault that does something to the first node, which is the master of others, and something else at
 // its end.
-func onFirst(begin, end func(n *node) error) act {
+func onFirst(begin, end func(n *node) error) act { return onNode(0, begin, end) }
+
+// onNode is onFirst for another node.
+func onNode(i int, begin, end func(n *node) error) act {
 	return func(_ context.Context, s *scene) (func() error, error) {
-		n := s.world.nodes[0]
+		n := s.world.nodes[i]
 		return func() error { return end(n) }, begin(n)
 	}
 }

@@ -25,12 +25,7 @@ var serverFaults = []*fault{
 	{name: "SIGKILL, restart with data", strict: true, proof: failedSyncs, begin: onFirst(kill, restart)},
 	{
 		name: "SIGKILL, restart empty", proof: resynced, allowed: forgets,
-		begin: onFirst(kill, func(n *node) error {
-			if err := n.forget(); err != nil {
-				return err
-			}
-			return n.Restart()
-		}),
+		begin: onFirst(kill, restartEmpty),
 	},
 	{name: "SIGSTOP 1 s", strict: true, hold: time.Second, proof: failedSyncs, begin: stopped},
 	{name: "SIGSTOP 30 s", hold: 30 * time.Second, proof: failedSyncs, begin: stopped, alone: true},
@@ -82,6 +77,13 @@ var killClients = everyNode("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
 func kill(n *node) error    { n.Kill(); return nil }
 func restart(n *node) error { return n.Restart() }
+
+func restartEmpty(n *node) error {
+	if err := n.forget(); err != nil {
+		return err
+	}
+	return n.Restart()
+}
 
 var stopped = onFirst(func(n *node) error { return n.Pause() }, func(n *node) error { return n.Resume() })
 

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -46,9 +45,9 @@ var regionsRows = []regionsRow{
 	{name: "region a cut off from b and c", short: true, apart: true, hold: 10 * time.Second, begin: regionsCutOff(0)},
 	{name: "all regions cut off", apart: true, hold: 10 * time.Second, begin: regionsCutOff(0, 1)},
 	{name: "replies of other regions lost after execution", hold: 4 * time.Second, begin: repliesOfOthersLost},
-	{name: "Redis of b SIGSTOPped", hold: 5 * time.Second, begin: onSecond((*node).Pause, (*node).Resume)},
-	{name: "Redis of b SIGKILLed, restart with data", begin: onSecond(kill, restart)},
-	{name: "Redis of b SIGKILLed, restart empty", forgets: 1, begin: onSecond(kill, forgotten)},
+	{name: "Redis of b SIGSTOPped", short: true, hold: 5 * time.Second, begin: onNode(1, (*node).Pause, (*node).Resume)},
+	{name: "Redis of b SIGKILLed, restart with data", begin: onNode(1, kill, restart)},
+	{name: "Redis of b SIGKILLed, restart empty", short: true, forgets: 1, begin: onNode(1, kill, restartEmpty)},
 	{name: "a process of a SIGKILLed", killed: 1, begin: func(_ context.Context, s *scene) (func() error, error) {
 		return nil, s.clients[0].kill()
 	}},
@@ -108,22 +107,6 @@ func (w *world) settle(client int, s *spec) {
 	}
 }
 
-// onSecond is onFirst for the Redis of region b.
-func onSecond(begin, end func(n *node) error) act {
-	return func(_ context.Context, s *scene) (func() error, error) {
-		n := s.world.nodes[1]
-		return func() error { return end(n) }, begin(n)
-	}
-}
-
-// forgotten restarts a killed server empty.
-func forgotten(n *node) error {
-	if err := n.forget(); err != nil {
-		return err
-	}
-	return n.Restart()
-}
-
 // regionsCutOff silences all ways from and to some regions.
 func regionsCutOff(regions ...int) act {
 	return func(_ context.Context, s *scene) (func() error, error) {
@@ -163,7 +146,7 @@ type regionsRun struct {
 	row         regionsRow
 	calm        [2]int64 // before the fault
 	after       [2]int64 // long enough after it
-	lost        int64    // units that were lost between the regions, from the begin of the fault on
+	lost        [3]int64 // units that were lost on the way to each region, from the begin of the fault on
 	credit      [3]int64 // C of the processes of each region
 	failed      string   // the first error of a call
 	cpu         float64  // load of the machine, 0 to 1
@@ -176,7 +159,7 @@ type regionsRun struct {
 func (s *scene) playRegions(ctx context.Context) (*verdict, error) {
 	run := &regionsRun{row: *s.plan.regions}
 	var before cpuTimes
-	var lost int64
+	var lost [3]int64
 	if err := inOrder(
 		func() error {
 			return until(ctx, patience, "every client knows of its region", func() bool {
@@ -187,20 +170,21 @@ func (s *scene) playRegions(ctx context.Context) (*verdict, error) {
 			})
 		},
 		func() error { before = readCPU(); return s.burden(regionsSettle) },
-		func() error { run.calm = s.measured(); return s.lostBetween(&lost) },
-		func() error { return s.strike(ctx) },
+		func() error { run.calm = s.measured(); return s.tellAll(orderStats) },
+		func() error { lost = s.lostBetween(); return s.strike(ctx) },
 		func() error { return s.tellAll(orderStart) },
 		func() error {
 			s.sleep(recovery + 3*time.Second)
 			run.after, run.cpu = s.measured(), before.busy(readCPU())
 			return s.tellAll(orderStop)
 		},
-		func() error { return s.lostBetween(&run.lost) },
-		func() error { return s.tellAll(orderShutdown) },
+		func() error { run.lost = s.lostBetween(); return s.tellAll(orderShutdown) },
 	); err != nil {
 		return nil, err
 	}
-	run.lost -= lost
+	for i := range lost {
+		run.lost[i] -= lost[i]
+	}
 	histories := make([][]record, len(s.clients))
 	for i, c := range s.clients {
 		var err error
@@ -223,22 +207,10 @@ func (s *scene) measured() (span [2]int64) {
 	return span
 }
 
-// lostBetween sums the units that were taken from other regions in vain.
-func (s *scene) lostBetween(sum *int64) error {
-	reports := make([]int64, len(s.clients))
-	err := together(len(s.clients), func(i int) error {
-		if s.clients[i].killed != 0 {
-			return nil
-		}
-		r, err := s.clients[i].tell(orderStats)
-		reports[i] = r.Region.Late + r.Region.Lost
-		return err
-	})
-	for _, n := range reports {
-		*sum += n
+// lostBetween returns the units that each region has taken from others in vain, by the last reports.
+func (s *scene) lostBetween() (units [3]int64) {
+	for i, c := range s.clients {
+		units[regionOf(i)] += c.last.Region.Late + c.last.Region.Lost
 	}
-	if err != nil {
-		return fmt.Errorf("units between regions: %w", err)
-	}
-	return nil
+	return units
 }

@@ -230,6 +230,22 @@ func (a *Asker) Refuse(key string, at keys.Place, n int64, ans wire.Answer, sent
 	}, now)
 }
 
+// StillNone notes an answer of Redis without units, so that the next Peek at the key does not ask again at once.
+func (a *Asker) StillNone(key string) {
+	e := a.terms.Store.Get(key)
+	if e == nil {
+		return
+	}
+	e.Lock()
+	if e.Dead() {
+		e.Unlock()
+		return
+	}
+	ev := e.Event()
+	e.Account.StillNone(&ev.Conditions, ev.Now)
+	ev.End(account.Verdict{})
+}
+
 // Accept forgets the refusal of a key, because units were given back after it.
 func (a *Asker) Accept(key string) {
 	if e := a.terms.Store.Get(key); e != nil {
