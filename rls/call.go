@@ -34,7 +34,7 @@ type part struct {
 	counts  *ruleCounts
 	n       int64
 	act     act
-	own     bool // n is the descriptor's own
+	named   bool // n is a cost that the caller names; it is booked
 	apart   bool // asked on its own
 }
 
@@ -74,6 +74,7 @@ func (c *call) resolve(s *Service, st *state, req *pb.RateLimitRequest) error {
 		c.parts, c.verdicts = append(c.parts, part{}), append(c.verdicts, verdict{})
 		p, v := &c.parts[len(c.parts)-1], &c.verdicts[len(c.verdicts)-1]
 		p.addend(req, d)
+		p.named = p.named && !s.options.AskCosts
 		var err error
 		if d.GetLimit() == nil {
 			known = c.rule(st, req.GetDomain(), d, p, v)
@@ -99,8 +100,9 @@ func (c *call) resolve(s *Service, st *state, req *pb.RateLimitRequest) error {
 // addend reads the units of a descriptor.
 func (p *part) addend(req *pb.RateLimitRequest, d *ratelimit.RateLimitDescriptor) {
 	p.n, p.act = max(1, int64(req.GetHitsAddend())), actAsk
+	p.named = p.n > 1
 	if own := d.GetHitsAddend(); own != nil {
-		p.n, p.own = int64(min(own.GetValue(), maxHits)), true
+		p.n, p.named = int64(min(own.GetValue(), maxHits)), true
 	}
 	switch {
 	case p.n == 0:
@@ -135,7 +137,7 @@ func (c *call) rule(st *state, domain string, d *ratelimit.RateLimitDescriptor, 
 	}
 	*v = verdict{state: asked, limit: r.answer, item: r.item, algorithm: r.Limit.Algorithm, calendar: r.Limit.Calendar, shadow: r.Shadow, quota: r.Quota}
 	o := &c.s.options
-	p.apart = r.Shadow || r.Quota || o.Shadow || o.Quota || o.StrictCompat
+	p.apart = p.named || r.Shadow || r.Quota || o.Shadow || o.Quota || o.StrictCompat
 	return known
 }
 
@@ -148,7 +150,7 @@ func (c *call) override(domain string, d *ratelimit.RateLimitDescriptor, p *part
 	p.limit, p.counts = given.limit, c.s.metrics.override(domain)
 	*v = verdict{state: asked, limit: given.answer, algorithm: given.limit.Algorithm}
 	o := &c.s.options
-	p.apart = o.Shadow || o.Quota || o.StrictCompat
+	p.apart = p.named || o.Shadow || o.Quota || o.StrictCompat
 	if given.limit.Algorithm == hybridlimit.AlgBlocked {
 		return nil
 	}

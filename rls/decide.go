@@ -1,31 +1,33 @@
 package rls
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/ratelimitheader"
 )
 
 // errFallback is the error of Options.FailError.
 var errFallback = errors.New("rls: Redis does not answer")
 
-// decide asks the limiters. Units are given back first. Then come the rules that are only looked at, and then those
-// that deny together: all are admitted or none. Rules in shadow and quotas are asked last, each on its own. If a rule
-// denies the request, nothing is taken from the others.
+// decide asks the limiters. Units are given back first, and named costs are booked. Then come the rules that are only
+// looked at, and then those that deny together: all are admitted or none. Rules in shadow and quotas are asked last, each
+// on its own. If a rule denies the request, nothing is taken from the others that name no cost.
 func (c *call) decide(ctx context.Context) error {
+	var first error
 	for i := range c.parts {
-		var err error
 		switch p := &c.parts[i]; {
 		case p.act == actGiveBack:
-			err = c.giveBack(ctx, i)
+			first = cmp.Or(first, c.giveBack(ctx, i))
 		case p.act == actAsk && !p.apart:
 			c.together = append(c.together, i)
 		}
-		if err != nil {
-			return err
-		}
+	}
+	if err := cmp.Or(first, c.bookAll(ctx)); err != nil {
+		return err
 	}
 	for i := range c.parts {
 		if c.parts[i].act != actLook {
@@ -34,13 +36,13 @@ func (c *call) decide(ctx context.Context) error {
 		if err := c.look(ctx, i); err != nil {
 			return err
 		}
-		c.denied = c.denied || c.verdicts[i].over && !c.parts[i].apart
+		c.denies(i)
 	}
 	if err := c.askTogether(ctx); err != nil {
 		return err
 	}
 	for i := range c.parts {
-		if p := &c.parts[i]; p.act != actAsk || !p.apart {
+		if p := &c.parts[i]; p.act != actAsk || !p.apart || p.named {
 			continue
 		}
 		verb := c.ask
@@ -51,6 +53,55 @@ func (c *call) decide(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// denies notes that a rule denies the request, so that it takes nothing from others.
+func (c *call) denies(i int) {
+	o := &c.s.options
+	c.denied = c.denied || c.verdicts[i].denies(o.Quota) && !o.Shadow && !o.StrictCompat
+}
+
+// bookAll books all named costs: in general they were used already. So a rule that denies, an error and the end of the
+// caller's context keep no other cost from being booked. The error is the first one.
+func (c *call) bookAll(ctx context.Context) (first error) {
+	own := context.Context(nil)
+	for i := range c.parts {
+		if p := &c.parts[i]; p.act != actAsk || !p.named {
+			continue
+		}
+		if own == nil {
+			own = context.WithoutCancel(ctx)
+		}
+		if err := c.book(own, i); err != nil {
+			first = cmp.Or(first, err)
+			continue
+		}
+		c.denies(i)
+	}
+	return first
+}
+
+// book counts a named cost at one rule. If it is above what is left, the rule is over, and the cost counts all the same: a
+// bucket goes into debt, of one burst at most, and a window or log gives all that is left. A debt of a window would use up
+// later windows, and one of a class with a floor the units that it leaves to others.
+func (c *call) book(ctx context.Context, i int) error {
+	p, v := &c.parts[i], &c.verdicts[i]
+	err := c.askOne(ctx, i)
+	if err != nil || !v.over || p.limiter == nil {
+		return err
+	}
+	if a := p.limit.Algorithm; p.floor > 0 || a != hybridlimit.AlgTokenBucket && a != hybridlimit.AlgLeakyBucket {
+		return c.takeRest(ctx, i)
+	}
+	res, err := p.limiter.Charge(ctx, p.key, p.n)
+	for err != nil && c.renew(ctx, &err, i) {
+		res, err = p.limiter.Charge(ctx, p.key, p.n)
+	}
+	if err != nil {
+		return err
+	}
+	v.remaining, v.reset = 0, ratelimitheader.Seconds(res.ResetAfter)
 	return nil
 }
 
@@ -80,9 +131,6 @@ func (c *call) askTogether(ctx context.Context) error {
 	}
 	for at, i := range c.together { // rules without an answer of their own
 		if at < len(c.asks) && c.asks[at].Result.Source != hybridlimit.SourceUnknown {
-			if err := c.exhaust(ctx, i); err != nil {
-				return err
-			}
 			continue
 		}
 		if err := c.look(ctx, i); err != nil {
@@ -122,8 +170,19 @@ func (c *call) allowJoint(ctx context.Context) (hybridlimit.Result, error) {
 	return c.parts[c.together[0]].limiter.AllowJoint(ctx, c.asks)
 }
 
-// ask asks one rule.
+// ask asks one rule. A rule in shadow and a quota deny nothing, so units that do not fit were used all the same: they take
+// the rest. Without this, a client whose every cost is above the rest would never use the rest up.
 func (c *call) ask(ctx context.Context, i int) error {
+	err := c.askOne(ctx, i)
+	p, v, o := &c.parts[i], &c.verdicts[i], &c.s.options
+	if err != nil || !v.over || p.n < 2 || p.limiter == nil || !v.shadow && !v.isQuota(o.Quota) && !o.Shadow {
+		return err
+	}
+	return c.takeRest(ctx, i)
+}
+
+// askOne asks one rule for all units or none.
+func (c *call) askOne(ctx context.Context, i int) error {
 	p := &c.parts[i]
 	if p.limiter == nil {
 		c.verdicts[i].over = true
@@ -136,13 +195,7 @@ func (c *call) ask(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	if err := c.said(i, &res); err != nil {
-		return err
-	}
-	if res.Allowed {
-		return nil
-	}
-	return c.exhaust(ctx, i)
+	return c.said(i, &res)
 }
 
 // allow is AllowN, by the shorter way if possible.
@@ -153,13 +206,10 @@ func allow(ctx context.Context, l *hybrid.Limiter, key string, n int64) (hybridl
 	return l.AllowN(ctx, key, n)
 }
 
-// exhaust takes the units that are left from a rule that has denied more of them, if the units were used all the same:
-// a rule in shadow and a quota deny nothing, and an addend of the descriptor's own is in general the cost of a request
-// that is over (apply_on_stream_done in Envoy). Without this, a client whose every cost is above the rest would never
-// use the rest up. envoyproxy/ratelimit counts such units too.
-func (c *call) exhaust(ctx context.Context, i int) error {
+// takeRest takes the units that are left from a rule that has denied more of them.
+func (c *call) takeRest(ctx context.Context, i int) error {
 	p, v := &c.parts[i], &c.verdicts[i]
-	if p.n < 2 || p.limiter == nil || v.remaining < 1 || !p.own && !v.shadow && !v.quota && !c.s.options.Shadow && !c.s.options.Quota {
+	if v.remaining < 1 {
 		return nil
 	}
 	res, err := p.limiter.AllowAtMost(ctx, p.key, p.n)

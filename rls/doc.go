@@ -21,12 +21,28 @@
 // The rules of a request are admitted together or not at all: a denied request takes nothing. There are exceptions:
 //
 //   - A rule with shadow_mode and a rule with quota_mode deny nothing. They are asked on
-//     their own, after the others, and count only requests that the others admit.
+//     their own, after the others, and count only requests that the others admit. Units
+//     that do not fit take what is left.
 //   - A descriptor with hits_addend 0 takes nothing. It is over if no unit is left.
 //   - A descriptor with is_negative_hits gives its units back.
-//   - A descriptor with a hits_addend of its own takes what is left even if that is not
-//     enough. In general such an addend is the cost of a request that is over, and the
-//     request is denied too late. The same holds for rules in shadow and quotas.
+//
+// # Named costs
+//
+// A named cost is a hits_addend of a descriptor above 0, or one of the request above 1. In general its units were used
+// already, as the tokens that Envoy reports when a response is over. So it is booked first, at each rule on its own,
+// whatever other rules say:
+//
+//   - A cost above what is left is over, and counts all the same: a bucket goes down to one
+//     burst of debt, and a window or log gives all that is left. So does a class with a
+//     floor, whose calls leave the floor to others.
+//   - It is booked also if the caller's context ends, for at most MaxWait of the limiter.
+//   - A report that is sent twice counts twice.
+//   - Between the ask and the rest, other calls may take units.
+//
+// Take no cost from a header that clients write: a denied call still books it. Options.AskCosts asks for costs as for
+// other units.
+//
+// # Limits in descriptors
 //
 // In one request, two descriptors of one limit both take units.
 //

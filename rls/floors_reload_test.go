@@ -91,7 +91,7 @@ func TestVerbsFindTheNextLimiter(t *testing.T) {
 		"ask":       func(c *call, ctx context.Context) error { return c.ask(ctx, 0) },
 		"look":      func(c *call, ctx context.Context) error { return c.look(ctx, 0) },
 		"give back": func(c *call, ctx context.Context) error { return c.giveBack(ctx, 0) },
-		"exhaust":   func(c *call, ctx context.Context) error { return c.exhaust(ctx, 0) },
+		"take rest": func(c *call, ctx context.Context) error { return c.takeRest(ctx, 0) },
 		"joint":     func(c *call, ctx context.Context) error { c.together = []int{0, 1}; return c.askJoint(ctx) },
 	} {
 		t.Run(name, virtually(func(t *testing.T) {

@@ -235,7 +235,13 @@ var floorModes = []struct {
 	o      Options
 	steps  []step
 }{
-	{"classes of one request", []string{"value: batch, floor: 0.2"}, Options{}, []step{
+	{"costs of one request", []string{"value: batch, floor: 0.2"}, Options{}, []step{
+		addend(to("ok: ok(80) ok(40)", critical(), batch()), 20),
+		addend(to("over: ok(19) over(0)", critical(), batch()), 41),
+		addend(to("over: over(0) over(0)", batch(), critical()), 41), // takes the 19 that are left
+		to("over: over(0)", critical()),
+	}},
+	{"classes of one request", []string{"value: batch, floor: 0.2"}, Options{AskCosts: true}, []step{
 		// Both descriptors take units. ModeExact asks for them in this order.
 		addend(to("ok: ok(80) ok(40)", critical(), batch()), 20),
 		to("ok: ok(40) ok(60)", hits(batch(), 0), hits(critical(), 0)),
@@ -252,7 +258,12 @@ var floorModes = []struct {
 		to("ok: ok(0)", hits(critical(), 20)),
 		to("over: over(0)", critical()),
 	}},
-	{"addend of a request", []string{"value: batch, floor: 0.2"}, Options{}, []step{
+	{"a cost leaves the floor", []string{"value: batch, floor: 0.2"}, Options{}, []step{
+		addend(to("over: over(0)", batch()), 81), // takes 80
+		addend(to("over: over(0)", batch()), 200),
+		to("ok: ok(20)", hits(critical(), 0)),
+	}},
+	{"addend of a request", []string{"value: batch, floor: 0.2"}, Options{AskCosts: true}, []step{
 		addend(to("over: over(0)", batch()), 81), // takes nothing
 		addend(to("ok: ok(0)", batch()), 80),
 	}},

@@ -141,11 +141,26 @@ var modeCases = []struct {
 		to("over: ok(7) over(0)", given(desc("user", "a"), 10, daily, 0), desc("user", "a")),
 		{request("another", given(desc("user", "a"), 1, daily, 0)), "ok: ok"},
 	}},
-	{"addend", Options{}, []step{
+	{"addend that is asked", Options{AskCosts: true}, []step{
 		addend(to("ok: ok(6)", desc("many", "a")), 4),
 		addend(to("over: over(0)", desc("many", "a")), 7), // takes nothing
 		addend(to("over: over(0)", desc("many", "a")), 11),
 		addend(to("ok: ok(0)", desc("many", "a")), 6),
+	}},
+	{"addend", Options{}, []step{
+		addend(to("ok: ok(6)", desc("many", "a")), 4),
+		addend(to("over: over(0)", desc("many", "a")), 7), // and takes the rest
+		to("over: over(0)", desc("many", "a")),
+		addend(to("over: over(0) ok(7)", desc("user", "b"), desc("many", "b")), 3),
+		to("over: over(0) ok(6)", desc("user", "b"), hits(desc("many", "b"), 1)), // an addend of 1 is a cost too
+		to("over: over(0) ok(6)", desc("user", "b"), desc("many", "b")),
+		addend(to("over: over(0) ok(6)", desc("zero", ""), hits(desc("many", "b"), 0)), 2),
+	}},
+	{"addend of a descriptor that is asked", Options{AskCosts: true}, []step{
+		to("over: over(0)", hits(desc("many", "a"), 11)),
+		to("over: over(0) ok(10)", desc("zero", ""), hits(desc("many", "a"), 4)),
+		to("ok: ok(2) ok(1)", hits(desc("many", "a"), 8), desc("user", "a")),
+		to("over: over(0) ok(1)", hits(desc("many", "a"), 3), desc("user", "a")),
 	}},
 	{"addend of a descriptor", Options{}, []step{
 		addend(to("ok: ok(8) ok(1)", hits(desc("many", "a"), 2), desc("user", "a")), 1),

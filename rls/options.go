@@ -20,6 +20,9 @@ type Options struct {
 	// StrictCompat asks each rule of a request on its own, as envoyproxy/ratelimit does. A denied request then also
 	// counts for the rules that do not deny it. Zero: all rules or none.
 	StrictCompat bool
+	// AskCosts asks for named costs as for other units: all rules of the request or none. Zero: they are booked. See the
+	// package documentation.
+	AskCosts bool
 	// FailError answers with the gRPC error Unavailable if a decision was made without Redis. Zero: the decision of the
 	// limiter's fallback is the answer.
 	FailError bool

@@ -60,7 +60,7 @@ RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY (-config), MERGE_DOMAIN_CONFIG
 (-redis), REDIS_TLS_CACERT, REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY (-redis-...),
 REDIS_TLS_SKIP_HOSTNAME_VERIFICATION, CACHE_KEY_PREFIX (-prefix), GRPC_HOST and GRPC_PORT (-grpc), HOST and PORT
 (-http), SHADOW_MODE (-shadow), QUOTA_MODE (-quota), RESPONSE_DYNAMIC_METADATA
-(-metadata), LIMIT_RESPONSE_HEADERS_ENABLED, LIMIT_LIMIT_HEADER, LIMIT_REMAINING_HEADER
+(-metadata), STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT (-costs asked), LIMIT_RESPONSE_HEADERS_ENABLED, LIMIT_LIMIT_HEADER, LIMIT_REMAINING_HEADER
 and LIMIT_RESET_HEADER (-headers), GRPC_SERVER_USE_TLS, GRPC_SERVER_TLS_CERT,
 GRPC_SERVER_TLS_KEY, GRPC_CLIENT_TLS_CACERT and GRPC_CLIENT_TLS_SAN (-tls-...). Other variables have no effect.
 
@@ -97,6 +97,7 @@ func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Setti
 	fs.BoolVar(&s.Service.Shadow, "shadow", e.bool("SHADOW_MODE"), "answer OK always; statuses and metrics tell the limits that are exceeded")
 	fs.BoolVar(&s.Service.Quota, "quota", e.bool("QUOTA_MODE"), "treat all rules as rules with quota_mode")
 	fs.BoolVar(&s.Service.StrictCompat, "strict-compat", false, "ask each rule on its own, so that a denied request counts for the rules that do not deny it")
+	costs := fs.String("costs", e.costs(), "named costs, which are a hits_addend of a descriptor above 0 or of the request above 1: `booked` at each rule, whatever others say, or asked: all rules or none")
 	sent := "draft"
 	if e.bool("LIMIT_RESPONSE_HEADERS_ENABLED") {
 		sent += ",legacy"
@@ -129,6 +130,9 @@ func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Setti
 		bad.Add("-fail", *fail, "must be share, full, allow, deny or error")
 	}
 	o.FailError = *fail == "error"
+	if o.AskCosts = *costs == "asked"; *costs != "booked" && *costs != "asked" {
+		bad.Add("-costs", *costs, "must be booked or asked")
+	}
 	o.NoDraftHeaders = true
 	for _, h := range strings.Split(*headers, ",") {
 		switch h {
@@ -191,6 +195,14 @@ func (e *environment) bool(name string) bool {
 		e.bad.Add(name, v, "must be true or false")
 	}
 	return b
+}
+
+// costs returns the default of -costs.
+func (e *environment) costs() string {
+	if e.bool("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT") {
+		return "asked"
+	}
+	return "booked"
 }
 
 func (e *environment) config() string {
