@@ -1,6 +1,7 @@
 package rls
 
 import (
+	"maps"
 	"math"
 	"strconv"
 	"time"
@@ -46,17 +47,20 @@ func compose(req *pb.RateLimitRequest, verdicts []verdict, o *Options) *pb.RateL
 	}
 	for i := range verdicts {
 		status := &statuses[i]
-		verdicts[i].status(status, &resets[i], o.Quota)
+		verdicts[i].status(status, &resets[i])
 		response.Statuses[i] = status
 	}
 	response.OverallCode = pb.RateLimitResponse_OK
-	over := overall(verdicts, o.Quota)
-	if over && !o.Shadow {
+	denied := denialOf(verdicts, o.Quota)
+	if o.Shadow {
+		denied = noDenial
+	}
+	if denied != noDenial {
 		response.OverallCode = pb.RateLimitResponse_OVER_LIMIT
 	}
 	h := headers{list: block.headerAt[:0], room: block.headers[:]}
 	if !o.NoDraftHeaders {
-		h.draft(verdicts, over && !o.Shadow, o.Quota)
+		h.draft(verdicts, denied, o.Quota)
 	}
 	if o.LegacyHeaders {
 		h.legacy(verdicts, response.Statuses, o)
@@ -65,34 +69,64 @@ func compose(req *pb.RateLimitRequest, verdicts []verdict, o *Options) *pb.RateL
 		response.ResponseHeadersToAdd = h.list
 	}
 	if o.Metadata {
-		response.DynamicMetadata = metadataOf(req, verdicts, o.Quota)
+		response.DynamicMetadata = metadataOf(req, verdicts)
 	}
 	return response
 }
 
-// overall reports whether a rule denies the request. Rules in shadow and quotas do not.
-func overall(verdicts []verdict, quota bool) bool {
+// denial is the reason why a request is denied.
+type denial uint8
+
+const (
+	noDenial denial = iota
+	byRule          // a rule denies it, that is neither in shadow nor a quota
+	byQuotas        // it has quotas, and all are used up
+)
+
+// denialOf returns the reason why a request is denied. With quota every rule is a quota.
+func denialOf(verdicts []verdict, quota bool) denial {
 	for i := range verdicts {
 		if verdicts[i].denies(quota) {
-			return true
+			return byRule
 		}
 	}
-	return false
+	if spent(verdicts, quota) {
+		return byQuotas
+	}
+	return noDenial
 }
 
-// denies reports whether the rule denies the request. With quota every rule is a quota.
-func (v *verdict) denies(quota bool) bool { return v.over && !v.shadow && !v.isQuota(quota) }
+// spent reports whether a request has quotas, and all are used up. If every rule is a quota, a descriptor without one is a
+// quota that is never used up. A rule in shadow never is, and one without a limit is no quota.
+func spent(verdicts []verdict, quota bool) bool {
+	all, used := 0, 0
+	for i := range verdicts {
+		if v := &verdicts[i]; v.state != unlimited && v.isQuota(quota) {
+			all++
+			if v.exceeded() {
+				used++
+			}
+		}
+	}
+	return all > 0 && all == used
+}
+
+// denies reports whether the rule alone denies the request. With quota every rule is a quota.
+func (v *verdict) denies(quota bool) bool { return v.exceeded() && !v.isQuota(quota) }
+
+// exceeded reports whether the rule is over, as its status tells. A rule in shadow tells nothing.
+func (v *verdict) exceeded() bool { return v.over && !v.shadow }
 
 func (v *verdict) isQuota(all bool) bool { return v.quota || all }
 
 // status fills the status of the descriptor.
-func (v *verdict) status(to *pb.RateLimitResponse_DescriptorStatus, reset *durationpb.Duration, quota bool) {
+func (v *verdict) status(to *pb.RateLimitResponse_DescriptorStatus, reset *durationpb.Duration) {
 	to.Code = pb.RateLimitResponse_OK
 	switch v.state {
 	case unlimited:
 		to.LimitRemaining = math.MaxUint32
 	case asked:
-		if v.denies(quota) {
+		if v.exceeded() {
 			to.Code = pb.RateLimitResponse_OVER_LIMIT
 		}
 		to.CurrentLimit = v.limit
@@ -153,18 +187,8 @@ func (h *headers) add(name, value string) {
 // draft adds RateLimit and RateLimit-Policy, and Retry-After to a denial. The fields leave out limits that do not hold
 // for the fleet, and rules in shadow: the client need not obey them. RateLimit of a denial has only limits that deny,
 // because the draft forbids a t that ends after Retry-After.
-func (h *headers) draft(verdicts []verdict, denied, quota bool) {
-	var retry int64
-	forever := false
-	for i := range verdicts {
-		if v := &verdicts[i]; denied && v.denies(quota) {
-			retry = max(retry, v.retry)
-			forever = forever || v.retry == 0
-		}
-	}
-	if forever {
-		retry = 0
-	}
+func (h *headers) draft(verdicts []verdict, denied denial, quota bool) {
+	retry := retryAfter(verdicts, denied, quota)
 	var lines, policies [192]byte
 	line, policy, only := lines[:0], policies[:0], ""
 	for i := range verdicts {
@@ -181,9 +205,9 @@ func (h *headers) draft(verdicts []verdict, denied, quota bool) {
 			policy = append(append(policy, ", "...), v.item.Policy...)
 		}
 		switch {
-		case !denied:
+		case denied == noDenial:
 			line = v.item.Append(line, v.remaining, v.item.Effective(v.remaining, time.Duration(v.reset)*time.Second))
-		case v.denies(quota):
+		case v.denies(quota), denied == byQuotas && v.exceeded():
 			line = v.item.Append(line, v.remaining, retry)
 		}
 	}
@@ -199,6 +223,24 @@ func (h *headers) draft(verdicts []verdict, denied, quota bool) {
 	if retry > 0 {
 		h.add("Retry-After", strconv.FormatInt(retry, 10))
 	}
+}
+
+// retryAfter returns the seconds until a denied request may pass: until all rules that deny it admit it again, or one of
+// the quotas does. 0: waiting does not help.
+func retryAfter(verdicts []verdict, denied denial, quota bool) (seconds int64) {
+	for i := range verdicts {
+		v := &verdicts[i]
+		switch {
+		case denied == byRule && v.denies(quota):
+			if v.retry == 0 {
+				return 0
+			}
+			seconds = max(seconds, v.retry)
+		case denied == byQuotas && v.exceeded() && v.retry > 0 && (seconds == 0 || v.retry < seconds):
+			seconds = v.retry
+		}
+	}
+	return seconds
 }
 
 // legacy adds the headers of envoyproxy/ratelimit, about the limit with the fewest units left. In a denial that is the
@@ -227,7 +269,7 @@ func (h *headers) legacy(verdicts []verdict, statuses []*pb.RateLimitResponse_De
 }
 
 // metadataOf returns the dynamic metadata, with the fields of envoyproxy/ratelimit.
-func metadataOf(req *pb.RateLimitRequest, verdicts []verdict, quota bool) *structpb.Struct {
+func metadataOf(req *pb.RateLimitRequest, verdicts []verdict) *structpb.Struct {
 	descriptors := make([]*structpb.Value, 0, len(req.GetDescriptors()))
 	for _, d := range req.GetDescriptors() {
 		if d != nil {
@@ -241,20 +283,38 @@ func metadataOf(req *pb.RateLimitRequest, verdicts []verdict, quota bool) *struc
 	if n := req.GetHitsAddend(); n != 0 {
 		fields["hitsAddend"] = structpb.NewNumberValue(float64(n))
 	}
-	var exceeded []*structpb.Value
-	enabled := false
+	var passed *structpb.Struct
 	for i := range verdicts {
-		v := &verdicts[i]
-		enabled = enabled || v.state == asked && v.quota
-		if v.over && !v.shadow && v.isQuota(quota) {
-			exceeded = append(exceeded, structpb.NewNumberValue(float64(i)))
+		if v := &verdicts[i]; v.state == asked && !v.exceeded() {
+			passed = merged(passed, v.metadata)
 		}
 	}
-	if len(exceeded) > 0 {
-		fields["quotaModeViolations"] = listOf(exceeded)
+	if len(passed.GetFields()) > 0 {
+		fields["metadata"] = structpb.NewStructValue(passed)
 	}
-	fields["quotaModeEnabled"] = structpb.NewBoolValue(enabled)
 	return &structpb.Struct{Fields: fields}
+}
+
+// merged adds the fields of an object that are not in another one. Objects inside are merged too. It changes neither,
+// because they belong to rules.
+func merged(first, more *structpb.Struct) *structpb.Struct {
+	switch {
+	case len(more.GetFields()) == 0:
+		return first
+	case len(first.GetFields()) == 0:
+		return more
+	}
+	all := maps.Clone(first.GetFields())
+	for name, value := range more.GetFields() {
+		have, there := all[name]
+		switch {
+		case !there:
+			all[name] = value
+		case have.GetStructValue() != nil && value.GetStructValue() != nil:
+			all[name] = structpb.NewStructValue(merged(have.GetStructValue(), value.GetStructValue()))
+		}
+	}
+	return &structpb.Struct{Fields: all}
 }
 
 func metadataOfDescriptor(d *ratelimit.RateLimitDescriptor) *structpb.Struct {

@@ -96,10 +96,36 @@ func TestMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"descriptors":[{"entries":["budget=a","x=y"]},{"entries":["budget=a"],"hitsAddend":3}],"domain":"shop","hitsAddend":2,"quotaModeEnabled":true,"quotaModeViolations":[1]}`
+	want := `{"descriptors":[{"entries":["budget=a","x=y"]},{"entries":["budget=a"],"hitsAddend":3}],"domain":"shop","hitsAddend":2}`
 	text, _ := protojson.Marshal(res.GetDynamicMetadata())
 	if got := strings.ReplaceAll(string(text), " ", ""); got != want {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestMetadataOfRules merges the metadata of the rules that admit, in their order. The first one wins, and a rule keeps
+// its own.
+func TestMetadataOfRules(t *testing.T) {
+	s := newService(t, `
+domain: shop
+descriptors:
+- {key: one, metadata: {tier: gold, deep: {a: 1}}, rate_limit: {unit: day, requests_per_unit: 2}}
+- {key: two, metadata: {tier: free, deep: {a: 2, b: 3}, more: [x]}, rate_limit: {unit: day, requests_per_unit: 9}}
+- {key: dark, shadow_mode: true, metadata: {dark: true}, rate_limit: {unit: day, requests_per_unit: 1}}
+- {key: free, metadata: {free: true}, rate_limit: {unlimited: true}}
+- {key: detailed, detailed_metric: true, metadata: {detailed: true}, rate_limit: {unit: day, requests_per_unit: 9}}
+`, Options{Metadata: true})
+	req := request("shop", desc("one", "x"), desc("two", "x"), desc("dark", "x"), desc("free", "x"), desc("detailed", "x"), desc("unknown", "x"))
+	both := `{"dark":true,"deep":{"a":1,"b":3},"detailed":true,"more":["x"],"tier":"gold"}`
+	for i, want := range []string{both, both, `{"dark":true,"deep":{"a":2,"b":3},"detailed":true,"more":["x"],"tier":"free"}`} {
+		res, err := s.ShouldRateLimit(context.Background(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := protojson.Marshal(res.GetDynamicMetadata().GetFields()["metadata"])
+		if got := strings.ReplaceAll(string(text), " ", ""); got != want {
+			t.Errorf("call %d: %s, want %s", i, got, want)
+		}
 	}
 }
 
@@ -153,7 +179,7 @@ func FuzzShouldRateLimit(f *testing.F) {
 		for _, one := range res.GetStatuses() {
 			over = over || one.GetCode() == pb.RateLimitResponse_OVER_LIMIT
 		}
-		if over != (res.GetOverallCode() == pb.RateLimitResponse_OVER_LIMIT) {
+		if denied := res.GetOverallCode() == pb.RateLimitResponse_OVER_LIMIT; denied && !over {
 			t.Errorf("%v", res)
 		}
 		if _, err := proto.Marshal(res); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
@@ -135,7 +136,7 @@ func (c *call) rule(st *state, domain string, d *ratelimit.RateLimitDescriptor, 
 	if m.Metric != r.Path {
 		p.counts = c.s.metrics.rule(m.Metric)
 	}
-	*v = verdict{state: asked, limit: r.answer, item: r.item, algorithm: r.Limit.Algorithm, calendar: r.Limit.Calendar, shadow: r.Shadow, quota: r.Quota}
+	*v = verdict{state: asked, limit: r.answer, item: r.item, algorithm: r.Limit.Algorithm, calendar: r.Limit.Calendar, shadow: r.Shadow, quota: r.Quota, metadata: r.Metadata}
 	o := &c.s.options
 	p.apart = p.named || r.Shadow || r.Quota || o.Shadow || o.Quota || o.StrictCompat
 	return known
@@ -211,6 +212,7 @@ type verdict struct {
 	calendar  hybridlimit.Calendar
 	shadow    bool // the rule is in shadow
 	quota     bool // the rule is a quota
+	metadata  *structpb.Struct
 
 	over      bool
 	remaining int64

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
@@ -37,6 +38,9 @@ func (c *call) decide(ctx context.Context) error {
 			return err
 		}
 		c.denies(i)
+	}
+	if err := c.lookAtQuotas(ctx); err != nil {
+		return err
 	}
 	if err := c.askTogether(ctx); err != nil {
 		return err
@@ -102,6 +106,24 @@ func (c *call) book(ctx context.Context, i int) error {
 		return err
 	}
 	v.remaining, v.reset = 0, ratelimitheader.Seconds(res.ResetAfter)
+	return nil
+}
+
+// lookAtQuotas denies a request whose quotas are all used up, so that it takes nothing from other rules.
+func (c *call) lookAtQuotas(ctx context.Context) error {
+	if o := &c.s.options; c.denied || o.StrictCompat || o.Shadow || o.Quota || !slices.ContainsFunc(c.verdicts, func(v verdict) bool { return v.quota }) {
+		return nil
+	}
+	for i := range c.parts {
+		p, v := &c.parts[i], &c.verdicts[i]
+		if p.act != actAsk || p.named || !v.quota || v.shadow {
+			continue
+		}
+		if err := c.look(ctx, i); err != nil {
+			return err
+		}
+	}
+	c.denied = spent(c.verdicts, false)
 	return nil
 }
 
@@ -298,7 +320,7 @@ func (c *call) count() {
 		}
 		p.counts.add(p.n, p.limit.BurstSize(), v)
 	}
-	if c.s.options.Shadow && overall(c.verdicts, c.s.options.Quota) {
+	if c.s.options.Shadow && denialOf(c.verdicts, c.s.options.Quota) != noDenial {
 		c.s.metrics.globalShadow.Add(1)
 	}
 }

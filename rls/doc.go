@@ -20,9 +20,10 @@
 //
 // The rules of a request are admitted together or not at all: a denied request takes nothing. There are exceptions:
 //
-//   - A rule with shadow_mode and a rule with quota_mode deny nothing. They are asked on
-//     their own, after the others, and count only requests that the others admit. Units
-//     that do not fit take what is left.
+//   - A rule with shadow_mode denies nothing. A rule with quota_mode denies only if all
+//     quotas of the request are used up. Both are asked on their own, after the others,
+//     and count only requests that the others admit. Units that do not fit take what is
+//     left.
 //   - A descriptor with hits_addend 0 takes nothing. It is over if no unit is left.
 //   - A descriptor with is_negative_hits gives its units back.
 //

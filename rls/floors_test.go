@@ -274,7 +274,7 @@ var floorModes = []struct {
 		to("ok: ok(19) ok(0)", critical(), batch()),
 	}},
 	{"a class that is a quota", []string{"value: batch, floor: 0.2, quota_mode: true"}, Options{}, []step{
-		addend(to("ok: ok(0)", batch()), 200),
+		addend(to("over: over(0)", batch()), 200), // the only quota is used up
 		to("ok: ok(20)", hits(critical(), 0)),
 	}},
 	{"strict", []string{"value: batch, floor: 0.2"}, Options{StrictCompat: true}, []step{
@@ -288,8 +288,8 @@ var floorModes = []struct {
 	}},
 	{"global quota", []string{"value: batch, floor: 0.2"}, Options{Quota: true}, []step{
 		addend(to("ok: ok(0)", batch()), 80),
-		to("ok: ok(0)", batch()),
-		to("ok: ok(19)", critical()),
+		to("over: over(0)", batch()),
+		to("ok: over(0) ok(19)", batch(), critical()), // a quota is left
 	}},
 	{"unknown values", []string{"floor: 0.5", "value: batch, floor: 0.2", "value: critical, floor: 0"}, Options{}, []step{
 		addend(to("ok: ok(0)", desc("account", "a", "priority", "typo")), 50),
@@ -321,9 +321,10 @@ func TestModesOfFloors(t *testing.T) {
 func TestClassesInherit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rules := account("token bucket", "value: batch, floor: 0.2")
-		for _, mode := range []string{"shadow_mode", "quota_mode"} {
+		for mode, want := range map[string]string{"shadow_mode": "ok: ok(0) ok(0)", "quota_mode": "ok: over(0) ok(0)"} {
 			s := inMemory(t, strings.Replace(rules, "key: account", "key: account\n  "+mode+": true", 1), Options{})
-			if got := ask(t, s, addend(to("", batch()), 200).req); got != "ok: ok(0)" {
+			other := hits(desc("account", "b", "priority", "batch"), 80)
+			if got := ask(t, s, addend(to("", batch(), other), 200).req); got != want {
 				t.Errorf("%s: %s", mode, got)
 			}
 		}

@@ -102,8 +102,23 @@ var modeCases = []struct {
 	}},
 	{"quota rule", Options{}, []step{
 		to("ok: ok(0) ok(9)", desc("budget", "a"), desc("many", "a")),
-		to("ok: ok(0) ok(8)", desc("budget", "a"), desc("many", "a")),
-		to("ok: ok(0)", desc("budget", "a")), // all rules are quotas, and all are exceeded
+		to("over: over(0) ok(9)", desc("budget", "a"), desc("many", "a")), // all quotas are used up; it takes nothing
+		to("over: over(0)", desc("budget", "a")),
+		to("ok: over(0) ok(0) ok(8)", desc("budget", "a"), desc("budget", "b"), desc("many", "a")), // one quota is left
+		to("over: over(0) over(0) ok(8)", desc("budget", "a"), desc("budget", "b"), desc("many", "a")),
+		to("over: over(0) ok ok ok(1)", desc("budget", "a"), desc("free", "a"), desc("unknown", "a"), desc("dark", "a")),
+		to("over: over(0) over(0)", hits(desc("budget", "a"), 0), hits(desc("budget", "b"), 5)),
+		to("over: over(0) over(0) ok(7)", desc("budget", "a"), desc("zero", ""), hits(desc("many", "a"), 1)),
+		to("ok: ok(0) over(0)", desc("budget", "c"), hits(desc("budget", "a"), 2)),
+	}},
+	{"a limit of 0 that is a quota", Options{Quota: true}, []step{
+		to("over: over(0)", desc("zero", "")),
+		to("ok: over(0) ok(1)", desc("zero", ""), desc("user", "a")),
+		to("ok: over(0) ok", desc("zero", ""), desc("unknown", "a")), // without a rule it is a quota that passes
+		to("over: over(0) ok", desc("zero", ""), desc("free", "a")),  // without a limit it is none
+		to("ok: over(0) ok(0)", desc("zero", ""), desc("dark", "a")), // in shadow it passes
+		to("ok: over(0) ok(0)", desc("zero", ""), desc("dark", "a")),
+		to("ok: over(0) ok ok(4)", desc("zero", ""), desc("named", "a"), desc("special", "a")), // and so it does replaced
 	}},
 	{"a denial uses up no quota", Options{}, []step{
 		to("over: over(0) ok(1) ok(1)", desc("zero", ""), desc("budget", "a"), desc("dark", "a")),
@@ -117,7 +132,10 @@ var modeCases = []struct {
 	{"global quota", Options{Quota: true}, []step{
 		to("ok: ok(1)", desc("user", "a")),
 		to("ok: ok(0)", desc("user", "a")),
-		to("ok: ok(0)", desc("user", "a")),
+		to("over: over(0)", desc("user", "a")),
+	}},
+	{"global quota in global shadow", Options{Quota: true, Shadow: true}, []step{
+		to("ok: over(0)", desc("zero", "")),
 	}},
 	{"replaces", Options{}, []step{
 		to("ok: ok ok(4)", desc("named", "a"), desc("special", "a")),

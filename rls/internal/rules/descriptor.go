@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/hybridlimit/hybridlimit"
 )
@@ -89,6 +90,7 @@ func (b *builder) descriptor(n *yaml.Node, path string, parent *node, at place, 
 	var floor *field
 	var effect []field         // that only a rate_limit or a floor has
 	modes := map[string]bool{} // their values
+	var metadata *structpb.Struct
 	var children *yaml.Node
 	for _, f := range fields {
 		f.path = under(path, f.name)
@@ -98,9 +100,11 @@ func (b *builder) descriptor(n *yaml.Node, path string, parent *node, at place, 
 		case "value_to_metric":
 			d.valueToMetric = b.boolean(f)
 		case "share_threshold":
-			if d.share = b.boolean(f); d.share && !strings.HasSuffix(d.name, "*") {
-				b.add(f.line, f.path, ShareNotWildcard, d.name, "must be on a descriptor whose value ends in *")
+			if d.share = b.boolean(f); d.share && !strings.Contains(d.name, "*") {
+				b.add(f.line, f.path, ShareNotWildcard, d.name, "must be on a descriptor whose value has a *")
 			}
+		case "metadata":
+			metadata = b.metadata(f)
 		case "rate_limit":
 			if objects := f.objects(); len(objects) > 0 {
 				limit = b.rateLimit(f, objects)
@@ -128,7 +132,7 @@ func (b *builder) descriptor(n *yaml.Node, path string, parent *node, at place, 
 		}
 		b.paths[r.Path] = true
 		r.Shadow, r.Quota = modes["shadow_mode"] || r.Shadow, modes["quota_mode"] || r.Quota
-		r.DetailedMetric = modes["detailed_metric"]
+		r.DetailedMetric, r.Metadata = modes["detailed_metric"], cmp.Or(metadata, r.Metadata)
 		b.set.rules = append(b.set.rules, r)
 	} else if floor == nil {
 		for _, f := range effect {
@@ -148,11 +152,17 @@ func (n *node) add(d *node) {
 	}
 	n.children[d.name] = d
 	n.longest = max(n.longest, len(d.name))
-	prefix, wildcard := strings.CutSuffix(d.name, "*")
-	if !wildcard {
+	parts := strings.Split(d.name, "*")
+	if len(parts) == 1 {
 		return
 	}
-	d.order = len(n.wildcards)
+	d.order = n.stars
+	n.stars++
+	prefix := parts[0]
+	if len(parts) > 2 || parts[1] != "" {
+		d.parts, n.patterns = parts, append(n.patterns, d)
+		return
+	}
 	n.wildcards[prefix] = d
 	if i, ok := slices.BinarySearch(n.lengths, len(prefix)); !ok {
 		n.lengths = slices.Insert(n.lengths, i, len(prefix))

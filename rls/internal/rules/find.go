@@ -23,14 +23,15 @@ type how uint8
 
 const (
 	exactly    how = iota // its key and value are the name
-	byWildcard            // the name is the beginning
+	byWildcard            // its key and value fit the asterisks of the name
 	byKey                 // its key is the name
 )
 
 // Find returns the rule of a descriptor without a limit of its own. Known reports whether the domain is known.
 //
 // It allocates the Key, and the Metric if it has values of the descriptor. Its time grows with the bytes of the
-// descriptor and with the number of different lengths of wildcards.
+// descriptor and with the number of different lengths of wildcards. With asterisks elsewhere than at the end it grows with
+// their number times the bytes: 60 KiB and 1000 patterns take about 10 ms.
 func (s *Set) Find(domain string, d *ratelimit.RateLimitDescriptor) (m Match, known bool) {
 	at, known := s.domains[domain]
 	entries := d.GetEntries()
@@ -97,6 +98,9 @@ func (n *node) next(key, value string) step {
 			first = c
 		}
 	}
+	if p := n.fitting(key, value, first); p != nil {
+		first = p
+	}
 	if first != nil {
 		return step{first, byWildcard}
 	}
@@ -104,6 +108,41 @@ func (n *node) next(key, value string) step {
 		return step{}
 	}
 	return step{n.children[key], byKey}
+}
+
+// fitting returns the first pattern that key_value fits, if it is before another child in the files; nil: there is none.
+func (n *node) fitting(key, value string, before *node) *node {
+	if len(n.patterns) == 0 || before != nil && before.order < n.patterns[0].order {
+		return nil
+	}
+	text := key + "_" + value
+	for _, p := range n.patterns {
+		switch {
+		case before != nil && before.order < p.order:
+			return nil
+		case fits(p.parts, text):
+			return p
+		}
+	}
+	return nil
+}
+
+// fits reports whether a text has these parts in their order, without overlap: the first one at the beginning and the last
+// one at the end. It takes each part at its first place, which leaves most of the text to those behind it.
+func fits(parts []string, text string) bool {
+	first, last := parts[0], parts[len(parts)-1]
+	if len(text) < len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
+		return false
+	}
+	text = text[len(first) : len(text)-len(last)]
+	for _, p := range parts[1 : len(parts)-1] {
+		_, rest, found := strings.Cut(text, p)
+		if !found {
+			return false
+		}
+		text = rest
+	}
+	return true
 }
 
 // pattern returns the part of a name behind key_, which is the value of a wildcard. If the name begins otherwise, it

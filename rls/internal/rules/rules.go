@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/hybridlimit/hybridlimit"
 )
@@ -102,6 +103,7 @@ type Rule struct {
 	Shadow         bool
 	Quota          bool
 	DetailedMetric bool
+	Metadata       *structpb.Struct // for Envoy, if the rule admits; shared, so nobody may change it; nil: none
 
 	// Of is the rule whose limit and counts the calls of a descriptor with a floor use; nil: the rule has a limit of
 	// its own. Limit, Name, Replaces and so on are those of Of. Shadow and Quota are set if one of the two descriptors
@@ -134,8 +136,12 @@ type node struct {
 
 	children map[string]*node // by name
 	longest  int              // bytes of the longest name in children
-	// Wildcards are the children whose names end in an asterisk. The first one in the files wins.
+	// Wildcards are the children whose names have one asterisk, at the end. Patterns are those with other asterisks. The
+	// first one of both in the files wins.
 	wildcards map[string]*node // by name without the asterisk
 	lengths   []int            // of the keys of wildcards: ascending, each once
-	order     int              // among the wildcards of the parent
+	patterns  []*node          // in the order of the files
+	stars     int              // the number of both
+	order     int              // among both, of the parent
+	parts     []string         // of a pattern: the texts between its asterisks
 }

@@ -41,7 +41,8 @@ func (f field) objects() []*yaml.Node {
 var (
 	rootFields       = []string{"domain", "descriptors"}
 	descriptorFields = []string{
-		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "floor",
+		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata",
+		"floor",
 	}
 	limitFields    = []string{"requests_per_unit", "unit", "unlimited", "name", "replaces", "algorithm", "calendar", "burst", "overshoot"}
 	replacesFields = []string{"name"}

@@ -1,0 +1,143 @@
+package rules
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// maxMetadata is the largest size of the metadata of a rule, in bytes of its texts and 8 for each value. Each answer
+// repeats it.
+const maxMetadata = 16 << 10
+
+// metadata reads the metadata of a descriptor: an object with any fields. An empty one is none.
+func (b *builder) metadata(f field) *structpb.Struct {
+	n := f.value()
+	switch {
+	case n == nil:
+		return nil
+	case n.Kind != yaml.MappingNode:
+		b.add(n.Line, f.path, Other, "", "must be an object, and is "+shown(n))
+		return nil
+	}
+	m := metadataReader{b: b, left: maxMetadata}
+	v := m.object(n, f.path, 0)
+	switch {
+	case v == nil || len(v.GetFields()) == 0:
+		return nil
+	case m.left < 0:
+		b.add(n.Line, f.path, Other, "", fmt.Sprintf("is larger than %d bytes, and each answer repeats it", maxMetadata))
+		return nil
+	}
+	return v
+}
+
+// metadataReader reads values in the words of YAML 1.1.
+type metadataReader struct {
+	b    *builder
+	left int // bytes
+}
+
+// object returns an object. The fields of merge keys (<<) stand behind its own. It returns nil after a violation.
+func (m *metadataReader) object(n *yaml.Node, path string, depth int) *structpb.Struct {
+	if depth > maxDepth {
+		m.b.stop(n.Line, path, fmt.Sprintf("has more than %d objects and lists inside each other", maxDepth))
+	}
+	fields, own := map[string]*structpb.Value{}, map[string]bool{}
+	for i := 0; i+1 < len(n.Content) && !m.b.stopped && m.left >= 0; i += 2 {
+		key, value := n.Content[i], m.b.follow(n.Content[i+1])
+		if isMerge(key) {
+			merged := []*yaml.Node{value}
+			if value.Kind == yaml.SequenceNode {
+				merged = value.Content
+			}
+			for _, one := range merged {
+				if one = m.b.follow(one); one.Kind != yaml.MappingNode {
+					m.b.add(one.Line, path, Other, "", "must merge objects, and merges "+shown(one))
+					return nil
+				}
+				for name, v := range m.object(one, path, depth+1).GetFields() {
+					if _, ok := fields[name]; !ok {
+						fields[name] = v
+					}
+				}
+			}
+			continue
+		}
+		if key = m.b.follow(key); key.Kind != yaml.ScalarNode {
+			m.b.add(key.Line, path, Other, "", "has a field whose name is "+shown(key))
+			return nil
+		}
+		name := key.Value
+		if own[name] {
+			m.b.add(key.Line, under(path, name), Other, "", "is a duplicate")
+			return nil
+		}
+		own[name] = true
+		m.left -= len(name)
+		if fields[name] = m.value(value, under(path, name), depth+1); fields[name] == nil {
+			return nil
+		}
+	}
+	return &structpb.Struct{Fields: fields}
+}
+
+// value returns any value; nil after a violation.
+func (m *metadataReader) value(n *yaml.Node, path string, depth int) *structpb.Value {
+	m.left -= 8
+	switch n.Kind {
+	case yaml.MappingNode:
+		if o := m.object(n, path, depth); o != nil {
+			return structpb.NewStructValue(o)
+		}
+		return nil
+	case yaml.SequenceNode:
+		if depth > maxDepth {
+			m.b.stop(n.Line, path, fmt.Sprintf("has more than %d objects and lists inside each other", maxDepth))
+		}
+		list := &structpb.ListValue{}
+		for i := 0; i < len(n.Content) && !m.b.stopped && m.left >= 0; i++ {
+			v := m.value(m.b.follow(n.Content[i]), fmt.Sprintf("%s[%d]", path, i), depth+1)
+			if v == nil {
+				return nil
+			}
+			list.Values = append(list.Values, v)
+		}
+		return structpb.NewListValue(list)
+	}
+	return m.scalar(n, path)
+}
+
+// scalar returns a value without others inside.
+func (m *metadataReader) scalar(n *yaml.Node, path string) *structpb.Value {
+	if isNull(n) {
+		return structpb.NewNullValue()
+	}
+	if v, ok := boolean(n); ok {
+		return structpb.NewBoolValue(v)
+	}
+	if v, ok := integer(n); ok {
+		return structpb.NewNumberValue(float64(v))
+	}
+	if v, ok := number(n); ok {
+		return structpb.NewNumberValue(v)
+	}
+	if m.left -= len(n.Value); !utf8.ValidString(n.Value) {
+		m.b.add(n.Line, path, Other, "", "must be UTF-8")
+		return nil
+	}
+	return structpb.NewStringValue(n.Value)
+}
+
+// number returns a finite number with a point or an exponent.
+func number(n *yaml.Node) (value float64, ok bool) {
+	if !isPlain(n) && !tagged(n, "!!float") || n.Value == "" || strings.IndexByte("+-.0123456789", n.Value[0]) < 0 {
+		return 0, false
+	}
+	value, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64)
+	return value, err == nil && value-value == 0 // neither infinite nor NaN
+}
