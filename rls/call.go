@@ -138,7 +138,7 @@ func (c *call) rule(st *state, domain string, d *ratelimit.RateLimitDescriptor, 
 	}
 	*v = verdict{state: asked, limit: r.answer, item: r.item, algorithm: r.Limit.Algorithm, calendar: r.Limit.Calendar, shadow: r.Shadow, quota: r.Quota, metadata: r.Metadata}
 	o := &c.s.options
-	p.apart = p.named || r.Shadow || r.Quota || o.Shadow || o.Quota || o.StrictCompat
+	p.apart = p.named || r.Shadow || r.Quota || o.Shadow || o.Quota
 	return known
 }
 
@@ -151,7 +151,7 @@ func (c *call) override(domain string, d *ratelimit.RateLimitDescriptor, p *part
 	p.limit, p.counts = given.limit, c.s.metrics.override(domain)
 	*v = verdict{state: asked, limit: given.answer, algorithm: given.limit.Algorithm}
 	o := &c.s.options
-	p.apart = p.named || o.Shadow || o.Quota || o.StrictCompat
+	p.apart = p.named || o.Shadow || o.Quota
 	if given.limit.Algorithm == hybridlimit.AlgBlocked {
 		return nil
 	}

@@ -18,6 +18,9 @@ var errFallback = errors.New("rls: Redis does not answer")
 // looked at, and then those that deny together: all are admitted or none. Rules in shadow and quotas are asked last, each
 // on its own. If a rule denies the request, nothing is taken from the others that name no cost.
 func (c *call) decide(ctx context.Context) error {
+	if c.s.options.StrictCompat {
+		return c.decideEach(ctx)
+	}
 	var first error
 	for i := range c.parts {
 		switch p := &c.parts[i]; {
@@ -60,10 +63,31 @@ func (c *call) decide(ctx context.Context) error {
 	return nil
 }
 
+// decideEach asks each rule on its own, in the order of the request. It books the named costs although one of them failed.
+func (c *call) decideEach(ctx context.Context) (first error) {
+	own := context.WithoutCancel(ctx)
+	for i := range c.parts {
+		var err error
+		switch p := &c.parts[i]; {
+		case p.act == actAsk && p.named:
+			err = c.book(own, i)
+		case first != nil || p.act == actNone:
+		case p.act == actGiveBack:
+			err = c.giveBack(ctx, i)
+		case p.act == actLook:
+			err = c.look(ctx, i)
+		default:
+			err = c.ask(ctx, i)
+		}
+		first = cmp.Or(first, err)
+	}
+	return first
+}
+
 // denies notes that a rule denies the request, so that it takes nothing from others.
 func (c *call) denies(i int) {
 	o := &c.s.options
-	c.denied = c.denied || c.verdicts[i].denies(o.Quota) && !o.Shadow && !o.StrictCompat
+	c.denied = c.denied || c.verdicts[i].denies(o.Quota) && !o.Shadow
 }
 
 // bookAll books all named costs: in general they were used already. So a rule that denies, an error and the end of the
@@ -111,7 +135,7 @@ func (c *call) book(ctx context.Context, i int) error {
 
 // lookAtQuotas denies a request whose quotas are all used up, so that it takes nothing from other rules.
 func (c *call) lookAtQuotas(ctx context.Context) error {
-	if o := &c.s.options; c.denied || o.StrictCompat || o.Shadow || o.Quota || !slices.ContainsFunc(c.verdicts, func(v verdict) bool { return v.quota }) {
+	if o := &c.s.options; c.denied || o.Shadow || o.Quota || !slices.ContainsFunc(c.verdicts, func(v verdict) bool { return v.quota }) {
 		return nil
 	}
 	for i := range c.parts {

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hybridlimit/hybridlimit/rls/internal/parity"
 )
 
 var update = flag.Bool("update", false, "write go.mod and go.sum of the copy into adapter/, with go mod tidy")
@@ -25,7 +27,7 @@ var update = flag.Bool("update", false, "write go.mod and go.sum of the copy int
 // The tests that are replayed.
 const (
 	module  = "github.com/envoyproxy/ratelimit"
-	version = "v1.4.1-0.20260122083618-3fb702589d36"
+	version = "v1.4.1-0.20260122083618-" + parity.Replayed
 	sum     = "h1:nEi1OH2qhE8NtcuBgO/uKpTw/P0nVu4i8mZvL6oD9CQ="
 	// place is the path of the copy. It is below the path of this module, so that the copy may import its internal
 	// packages.

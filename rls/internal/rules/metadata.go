@@ -73,6 +73,9 @@ func (m *metadataReader) object(n *yaml.Node, path string, depth int) *structpb.
 			return nil
 		}
 		name := key.Value
+		if depth > 0 { // there, a name inside is a value of YAML 1.1
+			name = nameOf(key)
+		}
 		if own[name] {
 			m.b.add(key.Line, under(path, name), Other, "", "is a duplicate")
 			return nil
@@ -84,6 +87,20 @@ func (m *metadataReader) object(n *yaml.Node, path string, depth int) *structpb.
 		}
 	}
 	return &structpb.Struct{Fields: fields}
+}
+
+// nameOf returns the name of a field as a text of its value: true for y, and 16 for 0x10.
+func nameOf(n *yaml.Node) string {
+	if v, ok := boolean(n); ok {
+		return strconv.FormatBool(v)
+	}
+	if v, ok := integer(n); ok {
+		return strconv.FormatInt(v, 10)
+	}
+	if v, ok := number(n); ok {
+		return fmt.Sprint(v)
+	}
+	return n.Value
 }
 
 // value returns any value; nil after a violation.
