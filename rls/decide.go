@@ -342,7 +342,7 @@ func (c *call) count() {
 		if p.counts == nil || p.act == actNone || p.act == actGiveBack {
 			continue
 		}
-		p.counts.add(p.n, p.limit.BurstSize(), v)
+		p.counts.add(p.n, p.limit.BurstSize(), c.s.metrics.nearRatio, v)
 	}
 	if c.s.options.Shadow && denialOf(c.verdicts, c.s.options.Quota) != noDenial {
 		c.s.metrics.globalShadow.Add(1)

@@ -20,8 +20,6 @@ const (
 	maxName = 512
 	// other is the name of all that is above these bounds.
 	other = "other"
-	// nearRatio is the fraction of a limit above which a hit is near the limit.
-	nearRatio = 0.8
 )
 
 // metrics counts requests and decisions, as envoyproxy/ratelimit does.
@@ -33,16 +31,19 @@ type metrics struct {
 	loadErrors    atomic.Uint64
 	globalShadow  atomic.Uint64
 
+	nearRatio float64 // the part of a limit above which a hit is near the limit
+
 	rules   series[ruleCounts] // by metric name: "domain.key_value.key2"
 	unknown counters           // by domain
 	without counters           // by domain
 }
 
-func newMetrics() *metrics {
+func newMetrics(nearRatio float64) *metrics {
 	return &metrics{
-		rules:   series[ruleCounts]{most: maxSeries},
-		unknown: counters{series[atomic.Uint64]{most: maxDomains}},
-		without: counters{series[atomic.Uint64]{most: maxSeries}},
+		nearRatio: nearRatio,
+		rules:     series[ruleCounts]{most: maxSeries},
+		unknown:   counters{series[atomic.Uint64]{most: maxDomains}},
+		without:   counters{series[atomic.Uint64]{most: maxSeries}},
 	}
 }
 
@@ -61,8 +62,8 @@ type ruleCounts struct {
 	total, over, near, within, shadow atomic.Uint64
 }
 
-// add counts one decision about n units of a limit.
-func (c *ruleCounts) add(n, limit int64, v *verdict) {
+// add counts one decision about n units of a limit. Units above near, a part of the limit, are near it.
+func (c *ruleCounts) add(n, limit int64, near float64, v *verdict) {
 	hits := uint64(max(0, n))
 	c.total.Add(hits)
 	if v.over {
@@ -73,9 +74,9 @@ func (c *ruleCounts) add(n, limit int64, v *verdict) {
 		return
 	}
 	c.within.Add(hits)
-	near := int64(math.Floor(float64(limit) * nearRatio))
-	if used := limit - v.remaining; used > near {
-		c.near.Add(uint64(min(n, used-near)))
+	from := int64(math.Floor(float64(limit) * near))
+	if used := limit - v.remaining; used > from {
+		c.near.Add(uint64(min(n, used-from)))
 	}
 }
 
@@ -144,7 +145,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descTotal  = describe("ratelimit_service_rate_limit_total_hits", "Units asked of a rule.", "domain", "key1", "key2")
 	descOver   = describe("ratelimit_service_rate_limit_over_limit", "Units that a rule denied.", "domain", "key1", "key2")
-	descNear   = describe("ratelimit_service_rate_limit_near_limit", "Units that a rule admitted above 80 % of its limit.", "domain", "key1", "key2")
+	descNear   = describe("ratelimit_service_rate_limit_near_limit", "Units that a rule admitted near its limit: above 80 % of it, or NEAR_LIMIT_RATIO.", "domain", "key1", "key2")
 	descWithin = describe("ratelimit_service_rate_limit_within_limit", "Units that a rule admitted, or would have admitted if no other rule had denied.", "domain", "key1", "key2")
 	descShadow = describe("ratelimit_service_rate_limit_shadow_mode", "Units that a rule with shadow_mode would have denied.", "domain", "key1", "key2")
 

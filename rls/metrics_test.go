@@ -55,7 +55,7 @@ ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 8
 
 // Values of requests make a bounded number of series.
 func TestSeriesAreBounded(t *testing.T) {
-	m := newMetrics()
+	m := newMetrics(defaultNearRatio)
 	for i := range maxSeries + 100 {
 		m.rule(fmt.Sprint(i)).total.Add(1)
 		m.unknownDomain(fmt.Sprint(i))

@@ -38,6 +38,9 @@ type Options struct {
 	// Metadata adds dynamic_metadata to the answers. It costs some µs and repeats the request.
 	Metadata bool
 
+	// NearRatio is the part of a limit, above 0 and up to 1, above which the metric near_limit counts. Zero: 0.8.
+	NearRatio float64
+
 	// MaxDescriptors is the largest number of descriptors of a request, and of entries of a descriptor. Requests with
 	// more are refused with InvalidArgument. Zero: 1000.
 	MaxDescriptors int
@@ -52,11 +55,15 @@ type Options struct {
 const (
 	defaultMaxDescriptors = 1000
 	defaultMaxWait        = 15 * time.Millisecond
+	defaultNearRatio      = 0.8
 )
 
 func (o Options) withDefaults() Options {
 	if o.MaxDescriptors == 0 {
 		o.MaxDescriptors = defaultMaxDescriptors
+	}
+	if o.NearRatio == 0 {
+		o.NearRatio = defaultNearRatio
 	}
 	if o.Limiter.MaxWait == 0 {
 		o.Limiter.MaxWait = defaultMaxWait
@@ -79,6 +86,7 @@ func (o Options) withDefaults() Options {
 func (o Options) violations() adapter.Violations {
 	var bad adapter.Violations
 	bad.AddIf(o.MaxDescriptors < 0, "Options.MaxDescriptors", o.MaxDescriptors, "must not be negative")
+	bad.AddIf(!(o.NearRatio >= 0 && o.NearRatio <= 1), "Options.NearRatio", o.NearRatio, "must be 0 to 1")
 	for _, h := range []struct{ field, name string }{
 		{"LimitHeader", o.LimitHeader},
 		{"RemainingHeader", o.RemainingHeader},

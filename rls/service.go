@@ -15,8 +15,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// Service is a rate limit service for Envoy. It is safe for concurrent use. Without rules it answers every request with
-// OK.
+// Service is a rate limit service for Envoy. It is safe for concurrent use. Until the first SetRules it answers every
+// request with the gRPC error Unavailable.
 type Service struct {
 	pb.UnimplementedRateLimitServiceServer
 
@@ -43,14 +43,21 @@ func New(hub *hybrid.Hub, o Options) (*Service, error) {
 	if most < 1 {
 		most = 100_000
 	}
-	s := &Service{options: o, overrides: newOverrides(most), metrics: newMetrics()}
+	s := &Service{options: o, overrides: newOverrides(most), metrics: newMetrics(o.NearRatio)}
 	s.limiters = &limiters{hub: hub, cfg: o.Limiter, limitFor: s.limitFor, of: map[kind]made{}}
-	s.state.Store(&state{set: &Rules{}})
 	return s, nil
 }
 
-// Rules returns the rules in force.
-func (s *Service) Rules() *Rules { return s.state.Load().set }
+// noRules are the rules before the first SetRules.
+var noRules Rules
+
+// Rules returns the rules in force. Before the first SetRules there are none.
+func (s *Service) Rules() *Rules {
+	if st := s.state.Load(); st != nil {
+		return st.set
+	}
+	return &noRules
+}
 
 // limitFor is LimitFor of all limiters.
 func (s *Service) limitFor(k kind, key string) hybridlimit.Limit {
@@ -59,6 +66,9 @@ func (s *Service) limitFor(k kind, key string) hybridlimit.Limit {
 		return limit
 	}
 	st := s.state.Load()
+	if st == nil {
+		return k.base()
+	}
 	limit, ok := st.limitOf(k, key)
 	if !ok && st.before != nil {
 		limit, ok = st.before.limitOf(k, key)
@@ -72,17 +82,22 @@ func (s *Service) limitFor(k kind, key string) hybridlimit.Limit {
 // ShouldRateLimit decides a request. It implements pb.RateLimitServiceServer.
 //
 // The errors are gRPC errors: InvalidArgument for a request that cannot be decided, Canceled and DeadlineExceeded if
-// the context ends while the request waits, and Unavailable after the hub was closed or by Options.FailError. A request
-// that ends with its context takes nothing from the rule for which it waited.
+// the context ends while the request waits, and Unavailable before the first rules, after the hub was closed, or by
+// Options.FailError. A request that ends with its context takes nothing from the rule for which it waited.
 func (s *Service) ShouldRateLimit(ctx context.Context, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
 	s.metrics.requests.Add(1)
 	if err := s.check(req); err != nil {
 		s.metrics.serviceErrors.Add(1)
 		return nil, err
 	}
+	st := s.state.Load()
+	if st == nil {
+		s.metrics.serviceErrors.Add(1)
+		return nil, status.Error(codes.Unavailable, "rls: there are no rules yet")
+	}
 	c := calls.Get().(*call)
 	defer c.free()
-	err := c.resolve(s, s.state.Load(), req)
+	err := c.resolve(s, st, req)
 	if err == nil {
 		err = c.decide(ctx)
 	}

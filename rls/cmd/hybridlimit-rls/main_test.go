@@ -12,6 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
 // TestMain runs the program itself in the processes that tests start.
@@ -61,6 +64,80 @@ func TestTerminates(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil || !strings.Contains(log.String(), "draining") || !strings.Contains(log.String(), "WARNING: there is no -redis") {
 		t.Errorf("%v\n%s", err, log.String())
+	}
+}
+
+// TestTerminatesWithoutRedis ends the program with status 0 and in time while Redis is gone, or hangs, and while it parses
+// a large file that is wrong. The counts that Redis does not hear of are in the log.
+//
+// Regression: status 1 after five seconds. An orchestrator took it for a crash.
+func TestTerminatesWithoutRedis(t *testing.T) {
+	hung, err := net.Listen("tcp", "127.0.0.1:0") // it accepts, and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	large := "domain: shop\ndescriptors:\n" + strings.Repeat("- {key: k, nonsense: 1, rate_limit: {unit: day, requests_per_unit: 1}}\n", 4<<20/72)
+	for name, c := range map[string]struct {
+		redis string
+		text  string // a new configuration just before the end
+		most  time.Duration
+	}{
+		"gone": {gone.Addr().String(), "", 6 * time.Second}, "hung": {hung.Addr().String(), "", 6 * time.Second},
+		"hung, and a large file": {hung.Addr().String(), large, 8 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "rules.yaml")
+			if err := os.WriteFile(file, []byte("domain: shop\ndescriptors:\n- {key: k, rate_limit: {unit: day, requests_per_unit: 9}}\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := command(t, "-config", file, "-grpc", "127.0.0.1:0", "-http", "127.0.0.1:0", "-redis", c.redis, "-poll", "100ms")
+			stderr, err := cmd.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { cmd.Process.Kill() })
+			var log strings.Builder
+			var ended time.Time
+			for in := bufio.NewScanner(stderr); in.Scan(); {
+				log.WriteString(in.Text() + "\n")
+				at := regexp.MustCompile(`serving" .*http=(\S+)`).FindStringSubmatch(in.Text())
+				if at == nil {
+					continue
+				}
+				res, err := http.Post("http://"+at[1]+"/json", "application/json", strings.NewReader(`{"domain":"shop","descriptors":[{"entries":[{"key":"k"}]}]}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				res.Body.Close()
+				if c.text != "" {
+					if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(250 * time.Millisecond) // two looks
+				}
+				ended = time.Now()
+				if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err = cmd.Wait()
+			if !testenv.Long() {
+				c.most = time.Minute // a busy machine
+			}
+			if took := time.Since(ended); err != nil || took > c.most || !strings.Contains(log.String(), "Redis was not told all counts") {
+				t.Errorf("%v after %v, want status 0 within %v\n%s", err, took, c.most, log.String())
+			}
+		})
 	}
 }
 

@@ -5,8 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"path/filepath"
-	"strconv"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -18,11 +17,19 @@ import (
 
 // Settings are the flags of the program.
 type Settings struct {
-	Config   string        // a file, or a directory of *.yaml and *.yml
+	Config   string        // a file, or a directory
 	Merge    bool          // files may share a domain
 	Poll     time.Duration // between two looks at the files
-	GRPC     string        // address; empty: none
+	NoWait   bool          // start without valid files, and be ready at once
+	Domain   bool          // not ready without a domain
+	GRPC     string        // address, or unix:PATH
+	Age      Age           // of connections
 	HTTP     string        // address; empty: none
+	Metrics  string        // address of a server for metrics only; empty: none
+	Path     string        // of the metrics there
+	Debug    string        // address; empty: none
+	Timed    bool          // a histogram of the times of answers
+	Reflect  bool          // gRPC reflection
 	Redis    Redis
 	Prefix   string
 	Tags     int // 0: by the Redis, see tags
@@ -30,9 +37,21 @@ type Settings struct {
 	Drain    time.Duration // for the calls in flight at the end
 	ReadyIn  time.Duration // after which the server is ready without Redis
 	TLS      TLS
+	Log      Log
 	Service  rls.Options
 
+	Warnings []string // about variables of the environment without effect
+
 	SyncTimeout time.Duration // of hybrid.HubConfig; zero: its default. No flag sets it
+}
+
+// Age bounds the life of a gRPC connection, so that a client that balances connections finds new replicas. Zero: no bound.
+type Age struct{ Most, Grace time.Duration }
+
+// Log is the log of the program.
+type Log struct {
+	Level slog.Level
+	JSON  bool
 }
 
 // TLS names the files of the gRPC server's certificate. Empty: no TLS.
@@ -47,6 +66,12 @@ var fails = map[string]hybrid.Fallback{
 	"error": hybrid.FallbackShare,
 }
 
+// levels are the values of -log-level, and the other words that envoyproxy/ratelimit has for LOG_LEVEL.
+var levels = map[string]slog.Level{
+	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+	"trace": slog.LevelDebug, "warning": slog.LevelWarn, "fatal": slog.LevelError, "panic": slog.LevelError,
+}
+
 const usage = `hybridlimit-rls is a rate limit service for Envoy.
 
   hybridlimit-rls -config DIR [-redis URL] [flags]
@@ -58,11 +83,19 @@ Variables of envoyproxy/ratelimit are the defaults of flags: RUNTIME_ROOT,
 RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY (-config), MERGE_DOMAIN_CONFIG
 (-merge-domains), REDIS_URL, REDIS_TYPE, REDIS_AUTH, REDIS_TLS and REDIS_SENTINEL_AUTH
 (-redis), REDIS_TLS_CACERT, REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY (-redis-...),
-REDIS_TLS_SKIP_HOSTNAME_VERIFICATION, CACHE_KEY_PREFIX (-prefix), GRPC_HOST and GRPC_PORT (-grpc), HOST and PORT
-(-http), SHADOW_MODE (-shadow), QUOTA_MODE (-quota), RESPONSE_DYNAMIC_METADATA
-(-metadata), STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT (-costs asked), LIMIT_RESPONSE_HEADERS_ENABLED, LIMIT_LIMIT_HEADER, LIMIT_REMAINING_HEADER
-and LIMIT_RESET_HEADER (-headers), GRPC_SERVER_USE_TLS, GRPC_SERVER_TLS_CERT,
-GRPC_SERVER_TLS_KEY, GRPC_CLIENT_TLS_CACERT and GRPC_CLIENT_TLS_SAN (-tls-...). Other variables have no effect.
+REDIS_TLS_SKIP_HOSTNAME_VERIFICATION, CACHE_KEY_PREFIX (-prefix), GRPC_HOST and GRPC_PORT
+or GRPC_UDS (-grpc), GRPC_MAX_CONNECTION_AGE and GRPC_MAX_CONNECTION_AGE_GRACE
+(-max-connection-age...), HOST and PORT (-http), USE_PROMETHEUS, PROMETHEUS_ADDR and
+PROMETHEUS_PATH (-metrics, -metrics-path, -response-times), DEBUG_HOST and DEBUG_PORT
+(-debug), LOG_LEVEL and LOG_FORMAT (-log-...), SHADOW_MODE (-shadow), QUOTA_MODE (-quota),
+RESPONSE_DYNAMIC_METADATA (-metadata), NEAR_LIMIT_RATIO (-near-ratio),
+STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT (-costs asked),
+FORCE_START_WITHOUT_INITIAL_CONFIG (-start-without-rules),
+HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED (-need-domain),
+LIMIT_RESPONSE_HEADERS_ENABLED, LIMIT_LIMIT_HEADER, LIMIT_REMAINING_HEADER and
+LIMIT_RESET_HEADER (-headers), GRPC_SERVER_USE_TLS, GRPC_SERVER_TLS_CERT,
+GRPC_SERVER_TLS_KEY, GRPC_CLIENT_TLS_CACERT and GRPC_CLIENT_TLS_SAN (-tls-...).
+BACKEND_TYPE must be redis. The log names other variables that are set and have no effect.
 
 Flags:
 `
@@ -78,11 +111,22 @@ func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Setti
 		fmt.Fprint(out, usage)
 		fs.PrintDefaults()
 	}
-	fs.StringVar(&s.Config, "config", e.config(), "`file`, or directory with files *.yaml and *.yml, also in its directories")
+	fs.StringVar(&s.Config, "config", e.config(), "`file`, or directory: all files in it and in its directories count, but no name that begins with a dot")
 	fs.BoolVar(&s.Merge, "merge-domains", e.bool("MERGE_DOMAIN_CONFIG"), "files may share a domain")
 	fs.DurationVar(&s.Poll, "poll", 2*time.Second, "time between two looks at the files")
-	fs.StringVar(&s.GRPC, "grpc", e.address("GRPC_HOST", "GRPC_PORT", "8081"), "`address` of the gRPC service")
+	fs.BoolVar(&s.NoWait, "start-without-rules", e.bool("FORCE_START_WITHOUT_INITIAL_CONFIG"), "start although -config cannot be used yet, and be ready; calls have the gRPC error Unavailable until there are rules")
+	fs.BoolVar(&s.Domain, "need-domain", e.bool("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"), "be ready only while there is a domain")
+	fs.StringVar(&s.GRPC, "grpc", e.grpc(), "`address` of the gRPC service, or unix:PATH for a socket")
+	fs.DurationVar(&s.Age.Most, "max-connection-age", e.duration("GRPC_MAX_CONNECTION_AGE", 24*time.Hour), "time after which a gRPC client is asked to connect anew, so that it finds new replicas; 0: never")
+	fs.DurationVar(&s.Age.Grace, "max-connection-age-grace", e.duration("GRPC_MAX_CONNECTION_AGE_GRACE", time.Hour), "time after which its calls are then cancelled; 0: never")
+	fs.BoolVar(&s.Reflect, "reflection", false, "serve gRPC reflection, for grpcurl")
 	fs.StringVar(&s.HTTP, "http", e.address("HOST", "PORT", "8080"), "`address` of /healthcheck, /metrics, /json and /rlconfig; empty: none")
+	fs.StringVar(&s.Metrics, "metrics", e.metrics(), "`address` of a second server for the metrics; empty: none")
+	fs.StringVar(&s.Path, "metrics-path", cmp.Or(e.get("PROMETHEUS_PATH"), "/metrics"), "`path` of the metrics there")
+	fs.BoolVar(&s.Timed, "response-times", e.bool("USE_PROMETHEUS"), "measure the times of answers in a histogram, for about 100 ns a call")
+	fs.StringVar(&s.Debug, "debug", e.debug(), "`address` of /rlconfig and /debug/pprof/; empty: none")
+	level := fs.String("log-level", cmp.Or(e.get("LOG_LEVEL"), "info"), "least `level` of the lines in the log: debug, info, warn or error")
+	format := fs.String("log-format", cmp.Or(e.get("LOG_FORMAT"), "text"), "`format` of the log: text or json")
 	s.Redis = e.redis()
 	fs.StringVar(&s.Redis.URL, "redis", s.Redis.URL, "`URL` of Redis, for example redis://user:password@host:6379/0; rediss:// for TLS, unix:// for a socket; several addresses of a cluster with commas; empty: memory of this process")
 	fs.StringVar(&s.Redis.Type, "redis-type", s.Redis.Type, "single, cluster, or sentinel (then the URL is the name of the master and the addresses of the sentinels, with commas); empty: cluster if there are several addresses")
@@ -95,6 +139,7 @@ func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Setti
 	fs.IntVar(&s.Service.Limiter.MaxKeys, "max-keys", 0, "keys in memory, for each domain and algorithm; 0: 100000")
 	fail := fs.String("fail", "share", "decisions without Redis: `share` (limit/replicas each), full (the limit each), allow, deny, or error (gRPC Unavailable)")
 	fs.BoolVar(&s.Service.Shadow, "shadow", e.bool("SHADOW_MODE"), "answer OK always; statuses and metrics tell the limits that are exceeded")
+	fs.Float64Var(&s.Service.NearRatio, "near-ratio", e.ratio("NEAR_LIMIT_RATIO"), "part of a limit above which units count in the metric near_limit, above 0 and up to 1; 0: 0.8")
 	fs.BoolVar(&s.Service.Quota, "quota", e.bool("QUOTA_MODE"), "treat all rules as rules with quota_mode")
 	fs.BoolVar(&s.Service.StrictCompat, "strict-compat", false, "ask each rule on its own, so that a denied request counts for the rules that do not deny it")
 	costs := fs.String("costs", e.costs(), "named costs, which are a hits_addend of a descriptor above 0 or of the request above 1: `booked` at each rule, whatever others say, or asked: all rules or none")
@@ -119,13 +164,21 @@ func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Setti
 	if err := fs.Parse(args); err != nil {
 		return s, err
 	}
+	var ok bool
 	o := &s.Service
 	o.LimitHeader, o.RemainingHeader, o.ResetHeader = getenv("LIMIT_LIMIT_HEADER"), getenv("LIMIT_REMAINING_HEADER"), getenv("LIMIT_RESET_HEADER")
+	e.others()
 	bad := e.bad
+	s.Warnings = e.warnings
+	if s.Log.Level, ok = levels[strings.ToLower(*level)]; !ok {
+		bad.Add("-log-level", *level, "must be debug, info, warn or error")
+	}
+	if s.Log.JSON = strings.EqualFold(*format, "json"); !s.Log.JSON && !strings.EqualFold(*format, "text") {
+		bad.Add("-log-format", *format, "must be text or json")
+	}
 	if fs.NArg() > 0 {
 		bad.Add("arguments", strings.Join(fs.Args(), " "), "are not expected")
 	}
-	var ok bool
 	if o.Limiter.Fallback, ok = fails[*fail]; !ok {
 		bad.Add("-fail", *fail, "must be share, full, allow, deny or error")
 	}
@@ -159,6 +212,10 @@ func (s *Settings) check(bad *adapter.Violations) {
 	refuse(s.Config == "", "-config", s.Config, "is required")
 	refuse(s.Poll < 100*time.Millisecond, "-poll", s.Poll, "must be at least 100ms")
 	refuse(s.GRPC == "", "-grpc", s.GRPC, "is required")
+	refuse(s.Age.Most < 0 || s.Age.Grace < 0, "-max-connection-age, -max-connection-age-grace", fmt.Sprint(s.Age.Most, ", ", s.Age.Grace), "must not be negative")
+	refuse(!strings.HasPrefix(s.Path, "/"), "-metrics-path", s.Path, "must begin with /")
+	near := s.Service.NearRatio
+	refuse(!(near >= 0 && near <= 1), "-near-ratio", near, "must be 0 to 1")
 	refuse(s.Prefix != "" && !adapter.CheckName(s.Prefix), "-prefix", s.Prefix, "must match [A-Za-z0-9_.-]{1,128}")
 	refuse(s.Tags < 0 || s.Tags > lua.MaxTags, "-tags", s.Tags, fmt.Sprintf("must be 0 to %d", lua.MaxTags))
 	refuse(s.Replicas < 0, "-replicas", s.Replicas, "must not be negative")
@@ -177,56 +234,4 @@ func (s *Settings) tags() int {
 		return lua.DefaultTags
 	}
 	return max(s.Tags, 1)
-}
-
-// environment reads variables of envoyproxy/ratelimit.
-type environment struct {
-	get func(string) string
-	bad adapter.Violations
-}
-
-func (e *environment) bool(name string) bool {
-	v := e.get(name)
-	if v == "" {
-		return false
-	}
-	b, err := strconv.ParseBool(v)
-	if err != nil {
-		e.bad.Add(name, v, "must be true or false")
-	}
-	return b
-}
-
-// costs returns the default of -costs.
-func (e *environment) costs() string {
-	if e.bool("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT") {
-		return "asked"
-	}
-	return "booked"
-}
-
-func (e *environment) config() string {
-	root := e.get("RUNTIME_ROOT")
-	if root == "" {
-		return ""
-	}
-	return filepath.Join(root, e.get("RUNTIME_SUBDIRECTORY"), cmp.Or(e.get("RUNTIME_APPDIRECTORY"), "config"))
-}
-
-func (e *environment) address(host, port, standard string) string {
-	return e.get(host) + ":" + cmp.Or(e.get(port), standard)
-}
-
-func (e *environment) redis() Redis {
-	r := Redis{
-		URL: e.get("REDIS_URL"), Type: strings.ToLower(e.get("REDIS_TYPE")),
-		auth: e.get("REDIS_AUTH"), sentinelAuth: e.get("REDIS_SENTINEL_AUTH"),
-	}
-	if e.bool("REDIS_TLS") {
-		r.TLS = RedisTLS{
-			CA: e.get("REDIS_TLS_CACERT"), Cert: e.get("REDIS_TLS_CLIENT_CERT"), Key: e.get("REDIS_TLS_CLIENT_KEY"),
-			always: true, anyName: e.bool("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"),
-		}
-	}
-	return r
 }

@@ -3,48 +3,25 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/rls"
 )
 
-// healthName is the name of the service in gRPC health checks, as in envoyproxy/ratelimit. The empty name answers too.
-const healthName = "ratelimit"
-
-const (
-	// handshakeTimeout bounds a client that connects and says nothing. grpc-go's GracefulStop and Stop wait for it, by
-	// default for two minutes.
-	handshakeTimeout = 5 * time.Second
-	// pagesDrain is the time for HTTP requests in flight at the end.
-	pagesDrain = time.Second
-)
-
-// Addresses are the addresses on which a server listens.
-type Addresses struct{ GRPC, HTTP string }
+// pagesDrain is the time for HTTP requests in flight at the end.
+const pagesDrain = time.Second
 
 // server is the program while it runs.
 type server struct {
@@ -55,20 +32,20 @@ type server struct {
 	watcher  *watcher
 	certs    *certificates // nil: no TLS
 	grpc     *grpc.Server
-	http     *http.Server
-	health   *health.Server
-	ready    atomic.Bool
-	draining atomic.Bool // ready stays false
+	pages    []*http.Server
+	ready    *readiness
 	tasks    sync.WaitGroup
 	ends     []func() // in the order of their start
 }
 
 // Run serves until ctx ends, and then ends in order: health checks fail, calls in flight end, and the counts are sent
-// to Redis. Started, if not nil, is called when the server listens.
+// to Redis. Then it returns nil, also if Redis is away. Started, if not nil, is called when the server listens.
 func Run(ctx context.Context, s Settings, stderr io.Writer, started func(Addresses)) error {
-	srv := &server{settings: s, log: slog.New(slog.NewTextHandler(stderr, nil)), health: health.NewServer()}
+	srv := &server{settings: s, log: s.Log.open(stderr), ready: newReadiness(&s)}
 	defer srv.close()
-	srv.healthy(false)
+	for _, text := range s.Warnings {
+		srv.log.Warn("hybridlimit-rls: " + text)
+	}
 	// The tasks stop after the calls: ctx itself has ended by then.
 	tasks, stop := context.WithCancel(context.WithoutCancel(ctx))
 	srv.ends = append(srv.ends, func() { stop(); srv.tasks.Wait() })
@@ -81,13 +58,15 @@ func Run(ctx context.Context, s Settings, stderr io.Writer, started func(Address
 		return err
 	}
 	srv.watch(tasks)
-	srv.log.Info("hybridlimit-rls: serving", slog.String("grpc", on.GRPC), slog.String("http", on.HTTP))
+	srv.log.Info("hybridlimit-rls: serving", slog.String("grpc", on.GRPC), slog.String("http", on.HTTP),
+		slog.String("metrics", on.Metrics), slog.String("debug", on.Debug))
 	if started != nil {
 		started(on)
 	}
 	select {
 	case <-ctx.Done():
-		return srv.drain()
+		srv.drain()
+		return nil
 	case err := <-failed:
 		return err
 	}
@@ -129,7 +108,7 @@ func (srv *server) prepare(ctx context.Context, stderr io.Writer) (*prometheus.R
 		return nil, err
 	}
 	reg.MustRegister(srv.service.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if srv.watcher, err = newWatcher(ctx, s, srv.service, srv.log); err == nil {
+	if srv.watcher, err = newWatcher(ctx, s, srv.service, srv.log, srv.inForce); err == nil {
 		err = srv.watcher.measure(provider)
 	}
 	if err != nil {
@@ -139,39 +118,6 @@ func (srv *server) prepare(ctx context.Context, stderr io.Writer) (*prometheus.R
 		srv.certs, err = newCertificates(ctx, s.TLS, srv.log)
 	}
 	return reg, err
-}
-
-// listen starts the servers. The channel has their errors.
-func (srv *server) listen(reg *prometheus.Registry) (on Addresses, failed <-chan error, err error) {
-	errs := make(chan error, 2)
-	serve := func(name, address string, with func(net.Listener) error) (string, error) {
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			return "", fmt.Errorf("hybridlimit-rls: %s: %w", name, err)
-		}
-		go func() {
-			if err := with(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
-				errs <- fmt.Errorf("hybridlimit-rls: %s: %w", name, err)
-			}
-		}()
-		return l.Addr().String(), nil
-	}
-	options := []grpc.ServerOption{grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxRecvMsgSize(maxRequest)}
-	if srv.certs != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(srv.certs.config())))
-	}
-	srv.grpc = grpc.NewServer(options...)
-	pb.RegisterRateLimitServiceServer(srv.grpc, srv.service)
-	healthpb.RegisterHealthServer(srv.grpc, srv.health)
-	srv.ends = append(srv.ends, srv.grpc.Stop)
-	on.GRPC, err = serve("-grpc", srv.settings.GRPC, srv.grpc.Serve)
-	if srv.settings.HTTP == "" || err != nil {
-		return on, errs, err
-	}
-	srv.http = httpServer(handler(srv.service, reg, srv.ready.Load))
-	srv.ends = append(srv.ends, func() { srv.http.Close() })
-	on.HTTP, err = serve("-http", srv.settings.HTTP, srv.http.Serve)
-	return on, errs, err
 }
 
 // watch starts the tasks of the background.
@@ -193,121 +139,47 @@ func (srv *server) watch(ctx context.Context) {
 		if err != nil {
 			srv.log.Warn("hybridlimit-rls: Redis has not answered yet; the server is ready and decides without it", slog.Any("error", err))
 		}
-		srv.healthy(true)
+		srv.ready.change(func() { srv.ready.redis = true })
 	})
 }
 
-// healthy sets the result of health checks.
-func (srv *server) healthy(yes bool) {
-	srv.ready.Store(yes)
-	if srv.draining.Load() {
-		srv.ready.Store(false)
-	}
-	status := healthpb.HealthCheckResponse_NOT_SERVING
-	if yes {
-		status = healthpb.HealthCheckResponse_SERVING
-	}
-	srv.health.SetServingStatus("", status)
-	srv.health.SetServingStatus(healthName, status)
+// inForce is called with rules that were put in force.
+func (srv *server) inForce(rules *rls.Rules) {
+	srv.ready.change(func() {
+		srv.ready.rules = true
+		srv.ready.domain = !srv.settings.Domain || len(rules.Domains()) > 0
+	})
 }
 
-// drain ends the calls in flight and sends the counts to Redis.
-func (srv *server) drain() error {
+// drain ends the calls in flight and sends the counts to Redis. Units that Redis does not hear of are lost, and logged: a
+// server that ends without Redis has done its work, so that is no error.
+func (srv *server) drain() {
 	srv.log.Info("hybridlimit-rls: draining")
-	srv.draining.Store(true)
-	srv.ready.Store(false)
-	srv.health.Shutdown() // also against a task that sets it later
+	srv.ready.drain()
 	over := time.AfterFunc(srv.settings.Drain, func() {
 		srv.log.Warn("hybridlimit-rls: calls are still in flight at the end of -drain; they are cancelled")
 		srv.grpc.Stop()
 	})
 	srv.grpc.GracefulStop() // Stop ends it
 	over.Stop()
-	if srv.http != nil { // a time of its own: a slow client must not use up that of the counts
-		pages, cancel := context.WithTimeout(context.Background(), pagesDrain)
-		srv.http.Shutdown(pages)
-		cancel()
+	pages, cancel := context.WithTimeout(context.Background(), pagesDrain) // a slow client must not use up the time of the counts
+	for _, p := range srv.pages {
+		p.Shutdown(pages)
 	}
+	cancel()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return srv.hub.Shutdown(ctx)
+	if err := srv.hub.Shutdown(ctx); err != nil {
+		srv.log.Warn("hybridlimit-rls: Redis was not told all counts; they are lost, so that the fleet may admit that much more", slog.Any("error", err))
+	}
+	srv.log.Info("hybridlimit-rls: ended")
 }
 
-// maxRequest is the size of the largest request, in bytes: a message of gRPC, or a body of /json. Empty descriptors
-// take fifty times their size in memory before they are counted, and Envoy's headers are at most 60 KiB by default.
-const maxRequest = 256 << 10
-
-// handler serves the pages for operators.
-func handler(service *rls.Service, reg *prometheus.Registry, healthy func() bool) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {
-		if !healthy() {
-			http.Error(w, "not ready", http.StatusServiceUnavailable)
-			return
-		}
-		io.WriteString(w, "OK")
-	})
-	mux.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
-	mux.HandleFunc("POST /json", func(w http.ResponseWriter, r *http.Request) { serveJSON(w, r, service) })
-	mux.HandleFunc("GET /rlconfig", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		dump(w, service.Rules())
-	})
-	return mux
-}
-
-// serveJSON is ShouldRateLimit over HTTP, as in envoyproxy/ratelimit: 200, 429 if the request is over the limit, or
-// 400.
-func serveJSON(w http.ResponseWriter, r *http.Request, service *rls.Service) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
-	var req pb.RateLimitRequest
-	if err == nil {
-		err = protojson.Unmarshal(body, &req)
+// open returns the log.
+func (l Log) open(to io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: l.Level}
+	if l.JSON {
+		return slog.New(slog.NewJSONHandler(to, o))
 	}
-	if err != nil {
-		http.Error(w, "the body is not a RateLimitRequest in JSON", http.StatusBadRequest)
-		return
-	}
-	res, err := service.ShouldRateLimit(r.Context(), &req)
-	if err != nil {
-		code := http.StatusBadRequest
-		if status.Code(err) != codes.InvalidArgument {
-			code = http.StatusServiceUnavailable
-		}
-		http.Error(w, status.Convert(err).Message(), code)
-		return
-	}
-	text, err := protojson.Marshal(res)
-	if err != nil {
-		http.Error(w, "the answer has no form in JSON", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if res.GetOverallCode() == pb.RateLimitResponse_OVER_LIMIT {
-		w.WriteHeader(http.StatusTooManyRequests)
-	}
-	w.Write(text)
-}
-
-// dump writes the rules in force, one a line.
-func dump(w io.Writer, set *rls.Rules) {
-	for _, r := range set.Rules() {
-		if r.Unlimited {
-			fmt.Fprintf(w, "%s: unlimited=true\n", r.Path)
-			continue
-		}
-		fmt.Fprintf(w, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t, limit: %v",
-			r.Path, r.Unit, r.RequestsPerUnit, r.Shadow, r.Quota, r.Limit)
-		if r.Of != nil {
-			fmt.Fprintf(w, ", floor: %v in the counts of %s", r.Floor, r.Of.Path)
-		}
-		fmt.Fprintln(w)
-	}
-}
-
-// httpServer returns a server whose timeouts bound clients that send or read slowly on purpose.
-func httpServer(h http.Handler) *http.Server {
-	return &http.Server{
-		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
-	}
+	return slog.New(slog.NewTextHandler(to, o))
 }

@@ -189,7 +189,9 @@ func TestPages(t *testing.T) {
 func TestReload(t *testing.T) {
 	dir := write(t, t.TempDir(), "a.yaml", someRules)
 	write(t, dir, ".hidden.yaml", "nonsense")
-	write(t, dir, "README.md", "nonsense")
+	if err := os.Symlink(t.TempDir(), filepath.Join(dir, "versions")); err != nil {
+		t.Fatal(err)
+	}
 	r := start(t, "-config", dir)
 	if got := r.ask("shop", 2, entry("user", "a")); got.GetStatuses()[0].GetLimitRemaining() != 3 {
 		t.Fatal(got)
@@ -213,19 +215,19 @@ func TestReload(t *testing.T) {
 	if _, text := r.get("/metrics"); strings.Contains(text, "\nratelimit_service_config_load_error 0\n") {
 		t.Error("the error is not counted")
 	}
-	write(t, dir, "b.yaml", strings.Replace(someRules, "shop", "shop2", 1))
+	write(t, dir, "b", strings.Replace(someRules, "shop", "shop2", 1)) // a file of any name
 	write(t, dir, "a.yaml", strings.Replace(someRules, "5", "60", 1))
 	logged("valid again")
 	limit("shop", 60)
 	limit("shop2", 5)
-	if err := os.Remove(filepath.Join(dir, "b.yaml")); err != nil {
+	if err := os.Remove(filepath.Join(dir, "b")); err != nil {
 		t.Fatal(err)
 	}
 	limit("shop2", 0)
 	if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	logged("has no file *.yaml")
+	logged("has no file; to have no rules")
 	limit("shop", 60)
 }
 

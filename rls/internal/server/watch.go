@@ -51,9 +51,10 @@ type watcher struct {
 	errs   int64
 }
 
-// newWatcher puts the rules of the configuration in force. It fails if they cannot be used.
-func newWatcher(ctx context.Context, s Settings, service *rls.Service, log *slog.Logger) (*watcher, error) {
-	w := &watcher{path: s.Config, log: log.With(slog.String("config", s.Config)), logged: map[string]bool{}}
+// newWatcher puts the rules of the configuration in force. It fails if they cannot be used, unless s.NoWait. InForce is
+// called with all rules that are put in force.
+func newWatcher(ctx context.Context, s Settings, service *rls.Service, log *slog.Logger, inForce func(*rls.Rules)) (*watcher, error) {
+	w := &watcher{path: s.Config, log: log.With(slog.String("config", s.Config)), logged: map[string]bool{}, good: time.Now()}
 	w.poller = filepoll.Poller[*rls.Rules]{
 		Read: func() ([]byte, error) { return readConfig(s.Config) },
 		Parse: func(data []byte) (*rls.Rules, error) {
@@ -67,6 +68,7 @@ func newWatcher(ctx context.Context, s Settings, service *rls.Service, log *slog
 			if err := service.SetRules(rules); err != nil {
 				return err
 			}
+			inForce(rules)
 			w.log.Info(msgInForce,
 				slog.Int("domains", len(rules.Domains())), slog.Int("rules", len(rules.Rules())),
 				slog.String("sha256", fmt.Sprintf("%x", hash[:6])))
@@ -81,10 +83,13 @@ func newWatcher(ctx context.Context, s Settings, service *rls.Service, log *slog
 	for try := 0; try < firstTries && errors.Is(err, filepoll.ErrUnsettled); try++ {
 		err = w.poller.Look(ctx)
 	}
-	if err != nil {
+	switch {
+	case err != nil && !s.NoWait:
 		return nil, fmt.Errorf("hybridlimit-rls: -config %s: %w", s.Config, err)
+	case err != nil:
+		service.CountRefused()
 	}
-	w.good = time.Now()
+	w.note(err)
 	return w, nil
 }
 
@@ -171,9 +176,8 @@ const (
 	maxFiles = 10_000
 )
 
-// readConfig returns the files of a path as one text. It reads a file of any name. Of a directory it reads *.yaml and
-// *.yml, also in its directories, but nothing whose name begins with a dot: a volume of Kubernetes has its versions in
-// such directories.
+// readConfig returns the files of a path as one text. Of a directory it reads all files, whatever their names, also in its
+// directories, but nothing whose name begins with a dot: a volume of Kubernetes has its versions in such directories.
 func readConfig(path string) ([]byte, error) {
 	names, err := configFiles(path)
 	if err != nil {
@@ -203,7 +207,7 @@ func configFiles(path string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		switch ext := filepath.Ext(name); {
+		switch {
 		case name == real:
 			if !d.IsDir() {
 				names = []string{path}
@@ -212,7 +216,7 @@ func configFiles(path string) ([]string, error) {
 			if d.IsDir() {
 				return fs.SkipDir
 			}
-		case d.IsDir() || ext != ".yaml" && ext != ".yml":
+		case d.IsDir() || linkToDir(name, d):
 		case len(names) == maxFiles:
 			return fmt.Errorf("%s has more than %d files", path, maxFiles)
 		default:
@@ -222,9 +226,18 @@ func configFiles(path string) ([]string, error) {
 		return nil
 	})
 	if err == nil && len(names) == 0 {
-		err = fmt.Errorf("%s has no file *.yaml or *.yml; to have no rules, keep a file with a domain only", path)
+		err = fmt.Errorf("%s has no file; to have no rules, keep a file with a domain only", path)
 	}
 	return names, err
+}
+
+// linkToDir reports whether an entry of a directory is a link to a directory. Reading other things that are no files fails.
+func linkToDir(name string, d fs.DirEntry) bool {
+	if d.Type()&fs.ModeSymlink == 0 {
+		return false
+	}
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }
 
 // readRegular reads a regular file: opening a pipe would wait for a writer.
