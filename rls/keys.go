@@ -76,7 +76,7 @@ func overrideOf(d *ratelimit.RateLimitDescriptor_RateLimitOverride) (override, e
 		return override{}, status.Error(codes.InvalidArgument, fmt.Sprintf("rls: limit.unit (%d) of a descriptor must be a unit", d.GetUnit()))
 	}
 	if m := d.GetUnitMultiplier(); m != nil {
-		most := uint32(maxPeriod / period)
+		most := uint32(rules.MaxPeriod / period)
 		if m.GetValue() < 1 || m.GetValue() > most {
 			return override{}, status.Error(codes.InvalidArgument, fmt.Sprintf(
 				"rls: limit.unit_multiplier (%d) of a descriptor must be 1 to %d for the unit %v", m.GetValue(), most, unit))
@@ -92,9 +92,6 @@ func overrideOf(d *ratelimit.RateLimitDescriptor_RateLimitOverride) (override, e
 	}
 	return o, nil
 }
-
-// maxPeriod is the longest window, a little below that of hybridlimit.
-const maxPeriod = 35 * 365 * day
 
 // overrides has the last limit of each key whose limit comes with the requests. A limiter asks for it with LimitFor. An
 // LRU bounds their number: the next request of a key that was forgotten stores its limit again.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
@@ -147,6 +148,9 @@ func (s *Service) ruleState(rule *rules.Rule) (*ruleState, error) {
 		Rule: rule, prefix: prefixOf(rule.Path), kind: kindOf(rule), limit: ofFloor(rule.Limit, rule.Floor),
 		answer: &pb.RateLimitResponse_RateLimit{RequestsPerUnit: rule.RequestsPerUnit, Unit: rule.Unit, Name: rule.Name},
 		counts: s.metrics.rule(rule.Path),
+	}
+	if rule.Multiplier > 0 {
+		r.answer.UnitMultiplier = wrapperspb.UInt32(rule.Multiplier)
 	}
 	name := rule.Name
 	if rule.Of != nil {

@@ -59,17 +59,25 @@ func (b *builder) list(n *yaml.Node, parent *node, at place, depth int) {
 func (b *builder) descriptor(n *yaml.Node, path string, parent *node, at place, depth int) {
 	fields := b.fields(path, []*yaml.Node{n}, descriptorFields)
 	var key, value string
+	var regex *field
 	for _, f := range fields {
 		switch f.name {
 		case "key":
 			key = b.text(f)
 		case "value":
 			value = b.text(f)
+		case "value_regex":
+			if f.value() != nil {
+				regex = &f
+			}
 		}
 	}
-	d := &node{name: key}
+	d := &node{name: key, key: key}
 	if value != "" {
 		d.name += "_" + value
+	}
+	if regex != nil {
+		b.regex(d, *regex, value, parent)
 	}
 	if key == "" {
 		b.add(n.Line, path, EmptyKey, "", "must have a key that is not empty")
@@ -100,8 +108,8 @@ func (b *builder) descriptor(n *yaml.Node, path string, parent *node, at place, 
 		case "value_to_metric":
 			d.valueToMetric = b.boolean(f)
 		case "share_threshold":
-			if d.share = b.boolean(f); d.share && !strings.Contains(d.name, "*") {
-				b.add(f.line, f.path, ShareNotWildcard, d.name, "must be on a descriptor whose value has a *")
+			if d.share = b.boolean(f); d.share && !strings.Contains(d.name, "*") && d.regex == nil {
+				b.add(f.line, f.path, ShareNotWildcard, d.name, "must be on a descriptor whose value has a *, or with value_regex")
 			}
 		case "metadata":
 			metadata = b.metadata(f)
@@ -153,11 +161,15 @@ func (n *node) add(d *node) {
 	n.children[d.name] = d
 	n.longest = max(n.longest, len(d.name))
 	parts := strings.Split(d.name, "*")
-	if len(parts) == 1 {
+	if len(parts) == 1 && d.regex == nil {
 		return
 	}
 	d.order = n.stars
 	n.stars++
+	if d.regex != nil {
+		n.patterns = append(n.patterns, d)
+		return
+	}
 	prefix := parts[0]
 	if len(parts) > 2 || parts[1] != "" {
 		d.parts, n.patterns = parts, append(n.patterns, d)
@@ -184,12 +196,15 @@ var periods = map[pb.RateLimitResponse_RateLimit_Unit]time.Duration{
 // unknown unit.
 func Period(unit pb.RateLimitResponse_RateLimit_Unit) time.Duration { return periods[unit] }
 
+// MaxPeriod is the longest period of a limit, a little below that of hybridlimit.
+const MaxPeriod = 35 * 365 * 24 * time.Hour
+
 // rateLimit reads a rate_limit.
 func (b *builder) rateLimit(of field, objects []*yaml.Node) *Rule {
 	r := &Rule{File: b.file, Line: of.line}
 	at := map[string]field{}     // the fields that the object has
 	texts := map[string]string{} // of unit, name, algorithm and calendar
-	var burst int64
+	var burst, times int64
 	valid, ok := true, true
 	for _, f := range b.fields(of.path, objects, limitFields) {
 		at[f.name] = f
@@ -202,6 +217,8 @@ func (b *builder) rateLimit(of field, objects []*yaml.Node) *Rule {
 			r.Unlimited = b.boolean(f)
 		case "replaces":
 			r.Replaces = b.replaces(f)
+		case "unit_multiplier":
+			times, ok = b.integer(f, 1, math.MaxUint32)
 		case "burst":
 			burst, ok = b.integer(f, 1, math.MaxInt64)
 		case "overshoot":
@@ -227,6 +244,15 @@ func (b *builder) rateLimit(of field, objects []*yaml.Node) *Rule {
 	if period == 0 {
 		b.add(line, under(of.path, "unit"), BadUnit, unit, fmt.Sprintf("(%q) must be second, minute, hour, day, week, month or year", abridged(unit)))
 		valid = false
+	}
+	if times > 0 && period != 0 {
+		if most := int64(MaxPeriod / period); times > most {
+			f := at["unit_multiplier"]
+			b.add(f.line, f.path, Other, "", fmt.Sprintf("(%d) must be 1 to %d for the unit %s", times, most, strings.ToLower(unit)))
+			valid = false
+		} else {
+			r.Multiplier, period = uint32(times), period*time.Duration(times)
+		}
 	}
 	if _, ok := at["requests_per_unit"]; !ok {
 		b.warn(of.line, under(of.path, "requests_per_unit"), "is missing and so 0: every call is denied")
@@ -307,6 +333,9 @@ func (b *builder) inCalendar(f field, r *Rule, texts map[string]string) hybridli
 		return hybridlimit.Limit{}
 	case texts["algorithm"] != "":
 		b.add(f.line, f.path, Other, "", "must not be with an algorithm: it is one")
+		return hybridlimit.Limit{}
+	case r.Multiplier > 0:
+		b.add(f.line, f.path, Other, "", "must not be with unit_multiplier: its period is one unit")
 		return hybridlimit.Limit{}
 	}
 	l, err := hybridlimit.ParseLimit("1/" + strings.ToLower(r.Unit.String()) + " in " + text)

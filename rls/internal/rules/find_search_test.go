@@ -3,6 +3,8 @@
 package rules_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,4 +38,22 @@ func TestFindIsLinear(t *testing.T) {
 		least = min(least, ratio())
 	}
 	t.Errorf("32 entries take %.1f times as long as eight times 4 entries", least)
+}
+
+// TestManyExpressions bounds the time of a hostile value: 100 expressions, each of them slow.
+func TestManyExpressions(t *testing.T) {
+	text := "domain: d\ndescriptors:\n"
+	for i := range 100 {
+		text += fmt.Sprintf("- {key: k, value_regex: \"(a|aa|b)*c(a|b|.)*%d\", rate_limit: {unit: day, requests_per_unit: 1}}\n", i)
+	}
+	s := parse(t, text)
+	for _, value := range []string{strings.Repeat("a", 4096), strings.Repeat("ac", 2048), strings.Repeat("a", 60<<10)} {
+		began := time.Now()
+		s.Find("d", entries("k", value))
+		took := time.Since(began)
+		t.Logf("%d bytes took %v", len(value), took)
+		if took > time.Second {
+			t.Errorf("%d bytes took %v", len(value), took)
+		}
+	}
 }

@@ -31,8 +31,8 @@ const (
 //
 // Differences from the service of Envoy: it refuses duplicate fields, explicit tags other than those of the types of a
 // field, and a file beyond the bounds: 4 MiB a file, 32 levels, 100 000 descriptors, and 32 768 values a file, or one
-// for each 4 bytes if that is more. It accepts numbers with a point as texts. A rate_limit has three fields more:
-// algorithm, burst and overshoot. A descriptor has one: floor.
+// for each 4 bytes if that is more. It accepts numbers with a point as texts. A rate_limit has five fields more:
+// unit_multiplier, algorithm, calendar, burst and overshoot. A descriptor has two: value_regex and floor.
 func Parse(files []File, merge bool) (*Set, error) {
 	b := &builder{merge: merge, set: &Set{domains: map[string]*node{}}, paths: map[string]bool{}, floors: map[kind][]float64{}}
 	for _, f := range files {

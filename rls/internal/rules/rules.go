@@ -6,6 +6,7 @@ package rules
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -95,6 +96,7 @@ type Rule struct {
 	Limit           hybridlimit.Limit                   // with its algorithm; zero if Unlimited; blocked if RequestsPerUnit is 0
 	RequestsPerUnit uint32                              // as written
 	Unit            pb.RateLimitResponse_RateLimit_Unit // as written
+	Multiplier      uint32                              // of the unit, as written; 0: one
 	Overshoot       float64                             // part of the limit that may be admitted before Redis knows; 0: none
 
 	Name           string
@@ -144,4 +146,7 @@ type node struct {
 	stars     int              // the number of both
 	order     int              // among both, of the parent
 	parts     []string         // of a pattern: the texts between its asterisks
+	key       string
+	regex     *regexp.Regexp // of a pattern: what the value must be; nil: it has asterisks
+	regexes   int            // among the patterns
 }

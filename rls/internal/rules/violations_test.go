@@ -55,7 +55,7 @@ func TestViolations(t *testing.T) {
 		{"domain: d\ndescriptors:\n- {key: a, value: b}\n- key: a_b\n", "a.yaml:4: d.a_b: is a duplicate; the text of key_value must be unique among its siblings"},
 		{"domain: d\ndescriptors:\n- {key: a, value: b c, shadow_mode: 1}\n", `a.yaml:3: d."a_b c".shadow_mode: must be true or false, and is 1`},
 		{"domain: d\ndescriptors:\n- {key: a, shadow_mode: 'true'}\n", `a.yaml:3: d.a.shadow_mode: must be true or false, and is "true"`},
-		{"domain: d\ndescriptors:\n- {key: a, value: b, share_threshold: true}\n", "a.yaml:3: d.a_b.share_threshold: must be on a descriptor whose value has a *"},
+		{"domain: d\ndescriptors:\n- {key: a, value: b, share_threshold: true}\n", "a.yaml:3: d.a_b.share_threshold: must be on a descriptor whose value has a *, or with value_regex"},
 		{"domain: d\ndescriptors:\n- {key: k, ratelimit: {}}\n", "a.yaml:3: d.descriptors[0].ratelimit: is not a field; is it rate_limit?"},
 		{"domain: d\ndescriptors:\n- {key: k, rate_limit: 5}\n", "a.yaml:3: d.k.rate_limit: must be an object, and is 5\na.yaml:3: d.k.rate_limit.unit: (\"\") must be second, minute, hour, day, week, month or year"},
 		// Limits.
@@ -109,7 +109,7 @@ func TestViolations(t *testing.T) {
 			"domain: d\ndescriptors:\n- rate_limit: {unit: x}\n- {key: k, value: [], shadow: 1}\n",
 			`a.yaml:3: d.descriptors[0]: must have a key that is not empty
 a.yaml:3: d.descriptors[0].rate_limit.unit: ("x") must be second, minute, hour, day, week, month or year
-a.yaml:4: d.descriptors[1].shadow: is not a field; the fields are key, value, rate_limit, descriptors, shadow_mode, quota_mode, detailed_metric, value_to_metric, share_threshold, metadata, floor
+a.yaml:4: d.descriptors[1].shadow: is not a field; the fields are key, value, value_regex, rate_limit, descriptors, shadow_mode, quota_mode, detailed_metric, value_to_metric, share_threshold, metadata, floor
 a.yaml:4: d.descriptors[1].value: must be a text, and is a list`,
 		},
 	} {
@@ -269,7 +269,7 @@ d.yaml:1: is another kind of file: it has neither domain nor descriptors, but x`
 
 func TestWarnings(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{rule("unit: day, requests_per_unit: 1, shadow_mode: true"), "a.yaml:4: d.k.rate_limit.shadow_mode: has no effect; the fields of this object are requests_per_unit, unit, unlimited, name, replaces, algorithm, calendar, burst, overshoot"},
+		{rule("unit: day, requests_per_unit: 1, shadow_mode: true"), "a.yaml:4: d.k.rate_limit.shadow_mode: has no effect; the fields of this object are requests_per_unit, unit, unit_multiplier, unlimited, name, replaces, algorithm, calendar, burst, overshoot"},
 		{rule("unit: day"), "a.yaml:4: d.k.rate_limit.requests_per_unit: is missing and so 0: every call is denied"},
 		{rule("unlimited: true, unit: x"), "a.yaml:4: d.k.rate_limit.unit: has no effect, and is no unit: the rule is unlimited"},
 		{"domain: d\ndescriptors: [{key: k, shadow_mode: true, quota_mode: false}]", "a.yaml:2: d.k.shadow_mode: has no effect without rate_limit"},

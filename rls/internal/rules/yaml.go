@@ -41,12 +41,14 @@ func (f field) objects() []*yaml.Node {
 var (
 	rootFields       = []string{"domain", "descriptors"}
 	descriptorFields = []string{
-		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata",
+		"key", "value", "value_regex", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata",
 		"floor",
 	}
-	limitFields    = []string{"requests_per_unit", "unit", "unlimited", "name", "replaces", "algorithm", "calendar", "burst", "overshoot"}
+	limitFields    = []string{
+		"requests_per_unit", "unit", "unit_multiplier", "unlimited", "name", "replaces", "algorithm", "calendar", "burst", "overshoot",
+	}
 	replacesFields = []string{"name"}
-	ownFields      = []string{"algorithm", "calendar", "burst", "overshoot"} // of a limit, that Envoy's service does not know
+	ownFields      = []string{"unit_multiplier", "algorithm", "calendar", "burst", "overshoot"} // of a limit, that Envoy's service does not know
 	everyField     = slices.Concat(rootFields, descriptorFields, limitFields)
 )
 
