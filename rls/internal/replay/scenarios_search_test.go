@@ -98,7 +98,7 @@ type scenario struct{ by, none string }
 // The reasons for which a scenario is not replayed.
 const (
 	oneRedis  = "differs on purpose: one Redis has all counts; there is none for limits by the second"
-	xds       = "not applicable: the configuration comes from files, and not from xDS"
+	xds       = "not applicable: their stream is that of package xds, whose tests have a control plane"
 	memcached = "not applicable: the counts are in Redis, and not in memcached"
 )
 

@@ -42,8 +42,8 @@ func (b *builder) list(n *yaml.Node, parent *node, at place, depth int) {
 		if b.stopped {
 			return
 		}
-		if b.descriptors++; b.descriptors > maxDescriptors {
-			b.stop(e.Line, path, fmt.Sprintf("has descriptor %d; %d is the most in all files", b.descriptors, maxDescriptors))
+		if b.descriptors++; b.descriptors > MaxDescriptors {
+			b.stop(e.Line, path, fmt.Sprintf("has descriptor %d; %d is the most in all files", b.descriptors, MaxDescriptors))
 			return
 		}
 		path := fmt.Sprintf("%s[%d]", path, i)

@@ -17,13 +17,33 @@ import (
 
 // The bounds of Parse.
 const (
-	maxFile        = 4 << 20  // bytes of a file
-	maxDepth       = 32       // descriptors around each other, and merge keys inside each other
-	maxDescriptors = 100_000  // in all files
-	maxVisits      = 4 << 20  // values in all files; an alias counts as the values that it stands for
-	maxPaths       = 64 << 20 // bytes of all paths of rules
-	maxViolations  = 100      // in one error; after them parsing stops, and one more says so
+	maxFile       = 4 << 20  // bytes of a file
+	maxDepth      = 32       // descriptors around each other, and merge keys inside each other
+	maxVisits     = 4 << 20  // values in all files; an alias counts as the values that it stands for
+	maxPaths      = 64 << 20 // bytes of all paths of rules
+	maxViolations = 100      // in one error; after them parsing stops, and one more says so
 )
+
+// MaxDescriptors is the largest number of descriptors in all files.
+const MaxDescriptors = 100_000
+
+// Tree is a configuration that was not a file: its outermost value.
+type Tree struct {
+	Name string // for errors
+	Root *yaml.Node
+}
+
+// ParseTrees is Parse of trees.
+func ParseTrees(trees []Tree, merge bool) (*Set, error) {
+	b := newBuilder(merge)
+	for _, t := range trees {
+		b.file, b.files = t.Name, b.files+1
+		if b.root(t.Root); b.stopped {
+			break
+		}
+	}
+	return b.result()
+}
 
 // Parse reads files. Merge joins the descriptors of files with the same domain. Otherwise a second file with a domain
 // is an error. The error joins an *Error for each violation. The Set is then nil. After a hundred violations Parse
@@ -34,16 +54,13 @@ const (
 // for each 4 bytes if that is more. It accepts numbers with a point as texts. A rate_limit has five fields more:
 // unit_multiplier, algorithm, calendar, burst and overshoot. A descriptor has two: value_regex and floor.
 func Parse(files []File, merge bool) (*Set, error) {
-	b := &builder{merge: merge, set: &Set{domains: map[string]*node{}}, paths: map[string]bool{}, floors: map[kind][]float64{}}
+	b := newBuilder(merge)
 	for _, f := range files {
 		if b.load(f); b.stopped {
 			break
 		}
 	}
-	if err := b.err(); err != nil {
-		return nil, err
-	}
-	return b.set, nil
+	return b.result()
 }
 
 // builder makes a Set of files.
@@ -60,6 +77,17 @@ type builder struct {
 	descriptors int
 	pathBytes   int
 	stopped     bool // a bound was exceeded, or there are too many violations
+}
+
+func newBuilder(merge bool) *builder {
+	return &builder{merge: merge, set: &Set{domains: map[string]*node{}}, paths: map[string]bool{}, floors: map[kind][]float64{}}
+}
+
+func (b *builder) result() (*Set, error) {
+	if err := b.err(); err != nil {
+		return nil, err
+	}
+	return b.set, nil
 }
 
 // err returns the violations in the order of files and lines.

@@ -44,7 +44,7 @@ var (
 		"key", "value", "value_regex", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata",
 		"floor",
 	}
-	limitFields    = []string{
+	limitFields = []string{
 		"requests_per_unit", "unit", "unit_multiplier", "unlimited", "name", "replaces", "algorithm", "calendar", "burst", "overshoot",
 	}
 	replacesFields = []string{"name"}

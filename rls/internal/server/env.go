@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"fmt"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -40,7 +41,7 @@ func (e *environment) costs() string {
 
 func (e *environment) config() string {
 	root := e.get("RUNTIME_ROOT")
-	if root == "" {
+	if root == "" || strings.EqualFold(e.get("CONFIG_TYPE"), xdsType) {
 		return ""
 	}
 	return filepath.Join(root, e.get("RUNTIME_SUBDIRECTORY"), cmp.Or(e.get("RUNTIME_APPDIRECTORY"), "config"))
@@ -72,6 +73,57 @@ func (e *environment) debug() string {
 		return ""
 	}
 	return e.address("DEBUG_HOST", "DEBUG_PORT", "")
+}
+
+// xdsType is the CONFIG_TYPE of rules by xDS.
+const xdsType = "GRPC_XDS_SOTW"
+
+// xds returns the defaults of the flags -xds.
+func (e *environment) xds() XDS {
+	x := XDS{Node: "default", MaxBytes: 4 << 20}
+	switch kind := e.get("CONFIG_TYPE"); {
+	case strings.EqualFold(kind, xdsType):
+	case kind == "" || strings.EqualFold(kind, "FILE"):
+		return x
+	default:
+		e.bad.Add("CONFIG_TYPE", kind, "must be FILE or "+xdsType)
+		return x
+	}
+	x.Address = cmp.Or(e.get("CONFIG_GRPC_XDS_SERVER_URL"), "localhost:18000")
+	x.Node = cmp.Or(e.get("CONFIG_GRPC_XDS_NODE_ID"), x.Node)
+	x.Metadata = e.pairs("CONFIG_GRPC_XDS_NODE_METADATA", "=")
+	x.Header = e.pairs("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", ":")
+	if n := e.get("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES"); n != "" && n != "0" {
+		var err error
+		if x.MaxBytes, err = strconv.Atoi(n); err != nil {
+			e.bad.Add("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", n, "must be a number")
+		}
+	}
+	if x.UseTLS = e.bool("CONFIG_GRPC_XDS_SERVER_USE_TLS"); x.UseTLS {
+		x.TLS = ClientTLS{
+			CA: e.get("CONFIG_GRPC_XDS_SERVER_TLS_CACERT"), Cert: e.get("CONFIG_GRPC_XDS_CLIENT_TLS_CERT"), Key: e.get("CONFIG_GRPC_XDS_CLIENT_TLS_KEY"),
+		}
+		x.Name = e.get("CONFIG_GRPC_XDS_SERVER_TLS_SAN")
+	}
+	return x
+}
+
+// pairs reads names and values, with a sign between them and commas between pairs.
+func (e *environment) pairs(name, sign string) map[string]string {
+	text := e.get(name)
+	if text == "" {
+		return nil
+	}
+	all := map[string]string{}
+	for pair := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(pair, sign)
+		if key = strings.TrimSpace(key); !ok || key == "" {
+			e.warnings = append(e.warnings, fmt.Sprintf("%s has a part without effect: it must be name%svalue, several with commas", name, sign))
+			continue
+		}
+		all[key] = value
+	}
+	return all
 }
 
 func (e *environment) duration(name string, standard time.Duration) time.Duration {
@@ -130,7 +182,7 @@ func (e *environment) redis() Redis {
 		auth: e.get("REDIS_AUTH"), sentinelAuth: e.get("REDIS_SENTINEL_AUTH"),
 	}
 	if e.bool("REDIS_TLS") {
-		r.TLS = RedisTLS{
+		r.TLS = ClientTLS{
 			CA: e.get("REDIS_TLS_CACERT"), Cert: e.get("REDIS_TLS_CLIENT_CERT"), Key: e.get("REDIS_TLS_CLIENT_KEY"),
 			always: true, anyName: e.bool("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"),
 		}

@@ -20,7 +20,8 @@ type Settings struct {
 	Config   string        // a file, or a directory
 	Merge    bool          // files may share a domain
 	Poll     time.Duration // between two looks at the files
-	NoWait   bool          // start without valid files, and be ready at once
+	XDS      XDS           // instead of Config
+	NoWait   bool          // start without valid rules, and be ready at once
 	Domain   bool          // not ready without a domain
 	GRPC     string        // address, or unix:PATH
 	Age      Age           // of connections
@@ -75,9 +76,11 @@ var levels = map[string]slog.Level{
 const usage = `hybridlimit-rls is a rate limit service for Envoy.
 
   hybridlimit-rls -config DIR [-redis URL] [flags]
+  hybridlimit-rls -xds HOST:PORT [-redis URL] [flags]
 
-It reads the configuration files of envoyproxy/ratelimit. Without -redis it keeps the
-counts in its own memory: then replicas do not share limits, and a restart forgets them.
+It reads the configuration files of envoyproxy/ratelimit, or takes their content from a
+control plane. Without -redis it keeps the counts in its own memory: then replicas do not
+share limits, and a restart forgets them.
 
 Variables of envoyproxy/ratelimit are the defaults of flags: RUNTIME_ROOT,
 RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY (-config), MERGE_DOMAIN_CONFIG
@@ -90,7 +93,12 @@ PROMETHEUS_PATH (-metrics, -metrics-path, -response-times), DEBUG_HOST and DEBUG
 (-debug), LOG_LEVEL and LOG_FORMAT (-log-...), SHADOW_MODE (-shadow), QUOTA_MODE (-quota),
 RESPONSE_DYNAMIC_METADATA (-metadata), NEAR_LIMIT_RATIO (-near-ratio),
 STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT (-costs asked),
-FORCE_START_WITHOUT_INITIAL_CONFIG (-start-without-rules),
+FORCE_START_WITHOUT_INITIAL_CONFIG (-start-without-rules), CONFIG_TYPE=GRPC_XDS_SOTW with
+CONFIG_GRPC_XDS_SERVER_URL, CONFIG_GRPC_XDS_NODE_ID, CONFIG_GRPC_XDS_NODE_METADATA,
+CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS, CONFIG_GRPC_XDS_SERVER_USE_TLS,
+CONFIG_GRPC_XDS_CLIENT_TLS_CERT, CONFIG_GRPC_XDS_CLIENT_TLS_KEY,
+CONFIG_GRPC_XDS_SERVER_TLS_CACERT, CONFIG_GRPC_XDS_SERVER_TLS_SAN and
+XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES (-xds, -xds-...),
 HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED (-need-domain),
 LIMIT_RESPONSE_HEADERS_ENABLED, LIMIT_LIMIT_HEADER, LIMIT_REMAINING_HEADER and
 LIMIT_RESET_HEADER (-headers), GRPC_SERVER_USE_TLS, GRPC_SERVER_TLS_CERT,
@@ -114,7 +122,16 @@ func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Setti
 	fs.StringVar(&s.Config, "config", e.config(), "`file`, or directory: all files in it and in its directories count, but no name that begins with a dot")
 	fs.BoolVar(&s.Merge, "merge-domains", e.bool("MERGE_DOMAIN_CONFIG"), "files may share a domain")
 	fs.DurationVar(&s.Poll, "poll", 2*time.Second, "time between two looks at the files")
-	fs.BoolVar(&s.NoWait, "start-without-rules", e.bool("FORCE_START_WITHOUT_INITIAL_CONFIG"), "start although -config cannot be used yet, and be ready; calls have the gRPC error Unavailable until there are rules")
+	s.XDS = e.xds()
+	fs.StringVar(&s.XDS.Address, "xds", s.XDS.Address, "`address` of a control plane (xDS, an aggregated stream) that pushes the rules, instead of -config")
+	fs.StringVar(&s.XDS.Node, "xds-node", s.XDS.Node, "`id` of the node that the control plane sees")
+	fs.BoolVar(&s.XDS.UseTLS, "xds-tls", s.XDS.UseTLS, "use TLS with the authorities of the system; the files below use it too")
+	fs.StringVar(&s.XDS.TLS.CA, "xds-ca", s.XDS.TLS.CA, "`file` with the authorities that may sign the certificate of the control plane")
+	fs.StringVar(&s.XDS.TLS.Cert, "xds-cert", s.XDS.TLS.Cert, "`file` with the certificate for the control plane; each new connection reads it again")
+	fs.StringVar(&s.XDS.TLS.Key, "xds-key", s.XDS.TLS.Key, "`file` with its private key")
+	fs.StringVar(&s.XDS.Name, "xds-name", s.XDS.Name, "`name` that the certificate of the control plane must have; empty: that of -xds")
+	fs.IntVar(&s.XDS.MaxBytes, "xds-max-bytes", s.XDS.MaxBytes, "size of the largest push, in bytes")
+	fs.BoolVar(&s.NoWait, "start-without-rules", e.bool("FORCE_START_WITHOUT_INITIAL_CONFIG"), "start although there are no rules yet, and be ready; calls have the gRPC error Unavailable until there are rules")
 	fs.BoolVar(&s.Domain, "need-domain", e.bool("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"), "be ready only while there is a domain")
 	fs.StringVar(&s.GRPC, "grpc", e.grpc(), "`address` of the gRPC service, or unix:PATH for a socket")
 	fs.DurationVar(&s.Age.Most, "max-connection-age", e.duration("GRPC_MAX_CONNECTION_AGE", 24*time.Hour), "time after which a gRPC client is asked to connect anew, so that it finds new replicas; 0: never")
@@ -209,7 +226,8 @@ func (s *Settings) check(bad *adapter.Violations) {
 		}
 	}
 	t := s.TLS
-	refuse(s.Config == "", "-config", s.Config, "is required")
+	refuse(s.Config == "" && s.XDS.Address == "", "-config", s.Config, "is required, or -xds")
+	refuse(s.Config != "" && s.XDS.Address != "", "-config, -xds", s.Config+", "+s.XDS.Address, "must not be set together: rules come from one place")
 	refuse(s.Poll < 100*time.Millisecond, "-poll", s.Poll, "must be at least 100ms")
 	refuse(s.GRPC == "", "-grpc", s.GRPC, "is required")
 	refuse(s.Age.Most < 0 || s.Age.Grace < 0, "-max-connection-age, -max-connection-age-grace", fmt.Sprint(s.Age.Most, ", ", s.Age.Grace), "must not be negative")
@@ -225,6 +243,7 @@ func (s *Settings) check(bad *adapter.Violations) {
 		"-tls-cert, -tls-key, -tls-client-ca", fmt.Sprintf("%q", t), "must be set together; the last one may be empty")
 	refuse(t.ClientName != "" && t.ClientCA == "", "-tls-client-name", t.ClientName, "needs -tls-client-ca")
 	s.Redis.check(bad)
+	s.XDS.check(bad)
 }
 
 // tags returns the number of tags of the hub. Requests for one tag share messages while one is under way. One master

@@ -17,7 +17,7 @@ import (
 type Redis struct {
 	URL  string
 	Type string // single, cluster, sentinel; empty: by the URL
-	TLS  RedisTLS
+	TLS  ClientTLS
 
 	auth, sentinelAuth string // of the environment: "password" or "user:password"
 }
@@ -31,7 +31,10 @@ func (r Redis) check(bad *adapter.Violations) {
 			return
 		}
 	}
-	r.TLS.check(bad, encrypted)
+	if f := r.TLS; (f.CA != "" || f.Cert != "" || f.Key != "") && !encrypted {
+		bad.Add("-redis-ca, -redis-cert, -redis-key", strings.Join([]string{f.CA, f.Cert, f.Key}, ", "), "need a rediss:// URL in -redis")
+	}
+	r.TLS.check("-redis", bad)
 }
 
 // poolSize is the number of connections to one Redis. The limiters of a process share messages, so few connections are

@@ -29,8 +29,8 @@ type server struct {
 	log      *slog.Logger
 	hub      *hybrid.Hub
 	service  *rls.Service
-	watcher  *watcher
-	certs    *certificates // nil: no TLS
+	rules    func(context.Context) // keeps them as those of their source
+	certs    *certificates         // nil: no TLS
 	grpc     *grpc.Server
 	pages    []*http.Server
 	ready    *readiness
@@ -108,10 +108,7 @@ func (srv *server) prepare(ctx context.Context, stderr io.Writer) (*prometheus.R
 		return nil, err
 	}
 	reg.MustRegister(srv.service.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if srv.watcher, err = newWatcher(ctx, s, srv.service, srv.log, srv.inForce); err == nil {
-		err = srv.watcher.measure(provider)
-	}
-	if err != nil {
+	if err := srv.follow(ctx, provider); err != nil {
 		return nil, err
 	}
 	if s.TLS.Cert != "" {
@@ -123,7 +120,7 @@ func (srv *server) prepare(ctx context.Context, stderr io.Writer) (*prometheus.R
 // watch starts the tasks of the background.
 func (srv *server) watch(ctx context.Context) {
 	srv.tasks.Go(func() {
-		srv.watcher.run(ctx, srv.settings.Poll, srv.service.CountRefused)
+		srv.rules(ctx)
 	})
 	if srv.certs != nil {
 		srv.tasks.Go(func() { srv.certs.run(ctx, srv.settings.Poll) })
@@ -141,6 +138,24 @@ func (srv *server) watch(ctx context.Context) {
 		}
 		srv.ready.change(func() { srv.ready.redis = true })
 	})
+}
+
+// follow finds the source of the rules. Those of files are in force when it returns.
+func (srv *server) follow(ctx context.Context, provider *sdk.MeterProvider) error {
+	if srv.settings.XDS.Address != "" {
+		p, err := newPushes(srv.settings, srv.service, srv.log, srv.inForce)
+		if err != nil {
+			return err
+		}
+		srv.rules = p.run
+		return p.measure(provider)
+	}
+	w, err := newWatcher(ctx, srv.settings, srv.service, srv.log, srv.inForce)
+	if err != nil {
+		return err
+	}
+	srv.rules = func(ctx context.Context) { w.run(ctx, srv.settings.Poll, srv.service.CountRefused) }
+	return w.measure(provider)
 }
 
 // inForce is called with rules that were put in force.

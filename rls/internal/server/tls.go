@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -96,36 +95,33 @@ func (c *certificates) run(ctx context.Context, every time.Duration) {
 	})
 }
 
-// RedisTLS has the files for TLS to Redis. The zero RedisTLS trusts the authorities of the system and shows no
-// certificate.
-type RedisTLS struct {
+// ClientTLS has the files for TLS to Redis or a control plane. The zero ClientTLS trusts the authorities of the system and
+// shows no certificate.
+type ClientTLS struct {
 	CA, Cert, Key string
 
 	always  bool // also without rediss:// in the URL
 	anyName bool // the name in the certificate of Redis is not compared
 }
 
-// check reads the files, so that a wrong one is an error at the start.
-func (f RedisTLS) check(bad *adapter.Violations, encrypted bool) {
-	if (f.CA != "" || f.Cert != "" || f.Key != "") && !encrypted {
-		bad.Add("-redis-ca, -redis-cert, -redis-key", strings.Join([]string{f.CA, f.Cert, f.Key}, ", "), "need a rediss:// URL in -redis")
-	}
+// check reads the files, so that a wrong one is an error at the start. Of is the beginning of the names of their flags.
+func (f ClientTLS) check(of string, bad *adapter.Violations) {
 	if (f.Cert == "") != (f.Key == "") {
-		bad.Add("-redis-cert, -redis-key", f.Cert+", "+f.Key, "must be set together")
+		bad.Add(of+"-cert, "+of+"-key", f.Cert+", "+f.Key, "must be set together")
 		return
 	}
 	if _, err := f.roots(); err != nil {
-		bad.Add("-redis-ca", f.CA, err.Error())
+		bad.Add(of+"-ca", f.CA, err.Error())
 	}
 	if f.Cert == "" {
 		return
 	}
 	if _, err := tls.LoadX509KeyPair(f.Cert, f.Key); err != nil {
-		bad.Add("-redis-cert", f.Cert, "cannot be used with -redis-key: "+err.Error())
+		bad.Add(of+"-cert", f.Cert, "cannot be used with "+of+"-key: "+err.Error())
 	}
 }
 
-func (f RedisTLS) roots() (*x509.CertPool, error) {
+func (f ClientTLS) roots() (*x509.CertPool, error) {
 	if f.CA == "" {
 		return nil, nil //nolint:nilnil // the authorities of the system
 	}
@@ -145,7 +141,7 @@ func authorities(pem []byte) (*x509.CertPool, error) {
 }
 
 // config returns the configuration of connections. Each connection reads the certificate of the client again.
-func (f RedisTLS) config(insecure bool) (*tls.Config, error) {
+func (f ClientTLS) config(insecure bool) (*tls.Config, error) {
 	roots, err := f.roots()
 	if err != nil {
 		return nil, err

@@ -12,49 +12,28 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
-
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
 	"github.com/hybridlimit/hybridlimit/internal/filepoll"
 	"github.com/hybridlimit/hybridlimit/rls"
 )
 
-// The lines of the log about the configuration.
-const (
-	msgInForce  = "hybridlimit-rls: the rules of the configuration are in force"
-	msgValid    = "hybridlimit-rls: the configuration is valid again"
-	msgUnusable = "hybridlimit-rls: the configuration cannot be used; the rules before stay in force; correct the files"
-	msgNoEffect = "hybridlimit-rls: a part of the configuration has no effect"
-)
+// msgUnusable is the line of the log about files that cannot be used.
+const msgUnusable = "hybridlimit-rls: the configuration cannot be used; the rules before stay in force; correct the files"
 
-const (
-	// firstTries is the number of looks at a configuration that keeps changing, at the start.
-	firstTries = 20
-	// maxLogged is the number of different errors that are logged until the configuration is valid again, and of
-	// violations in a line.
-	maxLogged = 20
-)
+// firstTries is the number of looks at a configuration that keeps changing, at the start.
+const firstTries = 20
 
 // watcher keeps the rules of a service as those of the configuration files.
 type watcher struct {
-	path   string
-	log    *slog.Logger
+	source
 	poller filepoll.Poller[*rls.Rules]
-	logged map[string]bool
-
-	mu     sync.Mutex // guards the fields below
-	good   time.Time  // of the last good look
-	failed bool       // the last look
-	errs   int64
 }
 
 // newWatcher puts the rules of the configuration in force. It fails if they cannot be used, unless s.NoWait. InForce is
 // called with all rules that are put in force.
 func newWatcher(ctx context.Context, s Settings, service *rls.Service, log *slog.Logger, inForce func(*rls.Rules)) (*watcher, error) {
-	w := &watcher{path: s.Config, log: log.With(slog.String("config", s.Config)), logged: map[string]bool{}, good: time.Now()}
+	w := &watcher{source: newSource(s.Config, msgUnusable, log)}
 	w.poller = filepoll.Poller[*rls.Rules]{
 		Read: func() ([]byte, error) { return readConfig(s.Config) },
 		Parse: func(data []byte) (*rls.Rules, error) {
@@ -68,14 +47,8 @@ func newWatcher(ctx context.Context, s Settings, service *rls.Service, log *slog
 			if err := service.SetRules(rules); err != nil {
 				return err
 			}
+			w.inForce(rules, slog.String("sha256", fmt.Sprintf("%x", hash[:6])))
 			inForce(rules)
-			w.log.Info(msgInForce,
-				slog.Int("domains", len(rules.Domains())), slog.Int("rules", len(rules.Rules())),
-				slog.String("sha256", fmt.Sprintf("%x", hash[:6])))
-			all := rules.Warnings()
-			for _, warning := range all[:min(len(all), maxLogged)] {
-				w.log.Warn(msgNoEffect, slog.String("place", warning.Error()))
-			}
 			return nil
 		},
 	}
@@ -119,54 +92,6 @@ func follow[T any](ctx context.Context, files *filepoll.Poller[T], every time.Du
 			note(err)
 		}
 	}
-}
-
-// note keeps and logs the result of a look. A different error is one line.
-func (w *watcher) note(err error) {
-	w.mu.Lock()
-	was := w.failed
-	if w.failed = err != nil; err == nil {
-		w.good = time.Now()
-	} else {
-		w.errs++
-	}
-	w.mu.Unlock()
-	switch {
-	case err == nil && was:
-		clear(w.logged)
-		w.log.Info(msgValid)
-	case err != nil && !w.logged[err.Error()] && len(w.logged) < maxLogged:
-		w.logged[err.Error()] = true
-		all := []error{err}
-		if joined, ok := err.(interface{ Unwrap() []error }); ok {
-			all = joined.Unwrap()
-		}
-		for _, one := range all[:min(len(all), maxLogged)] {
-			w.log.Warn(msgUnusable, slog.String("error", one.Error()))
-		}
-	}
-}
-
-// measure registers the metrics of the configuration. They are those of limitfile.
-func (w *watcher) measure(provider metric.MeterProvider) error {
-	m := provider.Meter("github.com/hybridlimit/hybridlimit/rls")
-	age, err1 := m.Float64ObservableGauge("rate_limiting.config.age", metric.WithUnit("s"),
-		metric.WithDescription("Time since the configuration was last read and found to be the one in force."))
-	failures, err2 := m.Int64ObservableCounter("rate_limiting.config.errors", metric.WithUnit("{error}"),
-		metric.WithDescription("Reads of the configuration that failed, or found invalid rules."))
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
-	of := metric.WithAttributeSet(attribute.NewSet(attribute.String("rate_limiting.config.file", w.path)))
-	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		w.mu.Lock()
-		good, errs := w.good, w.errs
-		w.mu.Unlock()
-		o.ObserveFloat64(age, time.Since(good).Seconds(), of)
-		o.ObserveInt64(failures, errs, of)
-		return nil
-	}, age, failures)
-	return err
 }
 
 const (

@@ -17,7 +17,7 @@ import (
 func TestEndDuringParse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parsing, end := make(chan struct{}), make(chan struct{})
-		w := &watcher{log: slog.New(slog.DiscardHandler), logged: map[string]bool{}}
+		w := &watcher{source: newSource("files", msgUnusable, slog.New(slog.DiscardHandler))}
 		w.poller = filepoll.Poller[*rls.Rules]{
 			Read:  func() ([]byte, error) { return []byte("huge"), nil },
 			Parse: func([]byte) (*rls.Rules, error) { close(parsing); <-end; return nil, errors.New("wrong") },
