@@ -4,8 +4,8 @@
 //	release check             make release-check: programs that use each module by its version, without a replace
 //	release prepare v0.1.0    make release VERSION=v0.1.0: set the version in all modules, and print the tags
 //
-// Modules below internal/, bench/ and examples/ are not released. Development uses go.work, so that the modules of a
-// checkout use each other whatever their versions.
+// Modules below internal/, bench/, deploy/ and examples/ are not released. Development uses go.work, so that the modules of
+// a checkout use each other whatever their versions.
 package main
 
 import (

@@ -74,7 +74,7 @@ func (m module) requires(path string) bool {
 // released reports whether a module is released.
 func (m module) released() bool {
 	top, _, _ := strings.Cut(m.dir, "/")
-	return !slices.Contains([]string{"internal", "bench", "examples"}, top)
+	return !slices.Contains([]string{"internal", "bench", "deploy", "examples"}, top)
 }
 
 // version returns the version by which all modules require the released ones. The error has all requirements of another

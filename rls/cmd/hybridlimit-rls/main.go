@@ -13,6 +13,7 @@ import (
 	_ "time/tzdata" // for a machine without zone data
 
 	"github.com/redis/go-redis/v9/logging"
+	_ "golang.org/x/crypto/x509roots/fallback" // for a machine without authorities, such as the image of deploy/image
 
 	"github.com/hybridlimit/hybridlimit/rls/internal/server"
 )

@@ -193,7 +193,7 @@ func TestIstio(t *testing.T) {
 // The rules of the pages are valid, and have the domain and the key that the other blocks
 // name.
 func TestRules(t *testing.T) {
-	for page, heading := range map[string]string{"docs/envoy.md": "Behind Envoy, Istio, Contour, Emissary", "rls/README.md": "Rules"} {
+	for page, heading := range map[string]string{"docs/envoy.md": "Rules and descriptors", "rls/README.md": "Rules"} {
 		blocks := fragments(t, page)[heading]
 		if len(blocks) != 1 {
 			t.Fatalf("%s: %d blocks", page, len(blocks))
