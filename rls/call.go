@@ -22,6 +22,7 @@ type call struct {
 	asks     []hybridlimit.Ask // of the parts that are asked together
 	together []int             // their indexes
 	denied   bool              // a rule that is neither in shadow nor a quota denies
+	why      purpose
 }
 
 // part is a descriptor of a request.
@@ -45,7 +46,7 @@ type act uint8
 const (
 	actNone act = iota
 	actAsk
-	actLook     // an addend of 0: nothing is taken
+	actLook     // an addend of 0, or a check: nothing is taken
 	actGiveBack // a negative addend
 )
 
@@ -76,6 +77,14 @@ func (c *call) resolve(s *Service, st *state, req *pb.RateLimitRequest) error {
 		p, v := &c.parts[len(c.parts)-1], &c.verdicts[len(c.verdicts)-1]
 		p.addend(req, d)
 		p.named = p.named && !s.options.AskCosts
+		switch {
+		case c.why == checks && p.act != actGiveBack:
+			p.act = actLook
+		case c.why == checks:
+			p.n, p.act = 0, actLook
+		case c.why == reports:
+			p.named = p.act == actAsk
+		}
 		var err error
 		if d.GetLimit() == nil {
 			known = c.rule(st, req.GetDomain(), d, p, v)

@@ -339,8 +339,8 @@ func (c *call) said(i int, res *hybridlimit.Result) error {
 func (c *call) count() {
 	for i := range c.parts {
 		p, v := &c.parts[i], &c.verdicts[i]
-		if p.counts == nil || p.act == actNone || p.act == actGiveBack {
-			continue
+		if p.counts == nil || p.act == actNone || p.act == actGiveBack || c.why == checks && !v.over {
+			continue // the units of a check that passes count when they are reported
 		}
 		p.counts.add(p.n, p.limit.BurstSize(), c.s.metrics.nearRatio, v)
 	}

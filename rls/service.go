@@ -85,6 +85,32 @@ func (s *Service) limitFor(k kind, key string) hybridlimit.Limit {
 // the context ends while the request waits, and Unavailable before the first rules, after the hub was closed, or by
 // Options.FailError. A request that ends with its context takes nothing from the rule for which it waited.
 func (s *Service) ShouldRateLimit(ctx context.Context, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
+	return s.serve(ctx, req, decides)
+}
+
+// Check tells what ShouldRateLimit would answer, and takes nothing: no units, and none are given back. Requests that are
+// decided at the same time do not see each other, so Report the units afterwards. The errors are those of ShouldRateLimit.
+func (s *Service) Check(ctx context.Context, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
+	return s.serve(ctx, req, checks)
+}
+
+// Report books the units of a request as named costs, whatever they are: also one unit, and also with Options.AskCosts.
+// See the package documentation. The errors are those of ShouldRateLimit.
+func (s *Service) Report(ctx context.Context, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
+	return s.serve(ctx, req, reports)
+}
+
+// purpose is what a request is for.
+type purpose uint8
+
+const (
+	decides purpose = iota
+	checks
+	reports
+)
+
+// serve answers a request.
+func (s *Service) serve(ctx context.Context, req *pb.RateLimitRequest, why purpose) (*pb.RateLimitResponse, error) {
 	s.metrics.requests.Add(1)
 	if err := s.check(req); err != nil {
 		s.metrics.serviceErrors.Add(1)
@@ -97,6 +123,7 @@ func (s *Service) ShouldRateLimit(ctx context.Context, req *pb.RateLimitRequest)
 	}
 	c := calls.Get().(*call)
 	defer c.free()
+	c.why = why
 	err := c.resolve(s, st, req)
 	if err == nil {
 		err = c.decide(ctx)

@@ -17,6 +17,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+
+	"github.com/hybridlimit/hybridlimit/rls/kuadrant"
 )
 
 // handshakeTimeout bounds a client that connects and says nothing. grpc-go's GracefulStop and Stop wait for it, by
@@ -41,6 +43,7 @@ func (srv *server) listen(reg *prometheus.Registry) (on Addresses, failed <-chan
 	}
 	srv.grpc = grpc.NewServer(options...)
 	pb.RegisterRateLimitServiceServer(srv.grpc, srv.service)
+	kuadrant.Register(srv.grpc, srv.service)
 	healthpb.RegisterHealthServer(srv.grpc, srv.ready.grpc)
 	if s.Reflect {
 		reflection.Register(srv.grpc)
