@@ -9,6 +9,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -290,7 +291,7 @@ func metadataOf(req *pb.RateLimitRequest, verdicts []verdict) *structpb.Struct {
 		}
 	}
 	if len(passed.GetFields()) > 0 {
-		fields["metadata"] = structpb.NewStructValue(passed)
+		fields["metadata"] = structpb.NewStructValue(proto.CloneOf(passed)) // the answer belongs to the caller, and the rest to rules
 	}
 	return &structpb.Struct{Fields: fields}
 }

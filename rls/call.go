@@ -1,8 +1,10 @@
 package rls
 
 import (
+	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -21,7 +23,8 @@ type call struct {
 	verdicts []verdict         // of the parts, by index
 	asks     []hybridlimit.Ask // of the parts that are asked together
 	together []int             // their indexes
-	denied   bool              // a rule that is neither in shadow nor a quota denies
+	denied   bool              // a rule that is neither in shadow nor a quota denies, or all quotas are used up
+	quotas   bool              // the latter
 	why      purpose
 }
 
@@ -69,12 +72,15 @@ func (c *call) free() {
 }
 
 // resolve finds the rules of a request, and the verb of each descriptor.
-func (c *call) resolve(s *Service, st *state, req *pb.RateLimitRequest) error {
+func (c *call) resolve(ctx context.Context, s *Service, st *state, req *pb.RateLimitRequest) error {
 	c.s = s
 	known, replaces := true, false
 	for _, d := range req.GetDescriptors() {
 		c.parts, c.verdicts = append(c.parts, part{}), append(c.verdicts, verdict{})
 		p, v := &c.parts[len(c.parts)-1], &c.verdicts[len(c.verdicts)-1]
+		if len(c.parts) > 1 && ctx.Err() != nil && !namesCosts(req) { // expressions take time
+			return ctx.Err()
+		}
 		p.addend(req, d)
 		p.named = p.named && !s.options.AskCosts
 		switch {
@@ -105,6 +111,13 @@ func (c *call) resolve(s *Service, st *state, req *pb.RateLimitRequest) error {
 		c.replace()
 	}
 	return nil
+}
+
+// namesCosts reports whether a request has a cost that is booked also if its caller has left.
+func namesCosts(req *pb.RateLimitRequest) bool {
+	return req.GetHitsAddend() > 1 || slices.ContainsFunc(req.GetDescriptors(), func(d *ratelimit.RateLimitDescriptor) bool {
+		return d.GetHitsAddend().GetValue() > 0
+	})
 }
 
 // addend reads the units of a descriptor.

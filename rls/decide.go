@@ -53,7 +53,10 @@ func (c *call) decide(ctx context.Context) error {
 			continue
 		}
 		verb := c.ask
-		if c.denied {
+		switch {
+		case c.quotas && c.verdicts[i].quota && !c.verdicts[i].shadow:
+			continue // their first answer denied the request
+		case c.denied:
 			verb = c.look
 		}
 		if err := verb(ctx, i); err != nil {
@@ -148,6 +151,7 @@ func (c *call) lookAtQuotas(ctx context.Context) error {
 		}
 	}
 	c.denied = spent(c.verdicts, false)
+	c.quotas = c.denied
 	return nil
 }
 

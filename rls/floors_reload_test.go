@@ -97,7 +97,7 @@ func TestVerbsFindTheNextLimiter(t *testing.T) {
 		t.Run(name, virtually(func(t *testing.T) {
 			s := inMemory(t, account("fixed window", "value: batch, floor: 0.2"), Options{})
 			c := &call{s: s}
-			if err := c.resolve(s, s.state.Load(), request("shop", hits(batch(), 2), hits(critical(), 3))); err != nil {
+			if err := c.resolve(t.Context(), s, s.state.Load(), request("shop", hits(batch(), 2), hits(critical(), 3))); err != nil {
 				t.Fatal(err)
 			}
 			c.verdicts[0].remaining = 9

@@ -124,7 +124,7 @@ func (s *Service) serve(ctx context.Context, req *pb.RateLimitRequest, why purpo
 	c := calls.Get().(*call)
 	defer c.free()
 	c.why = why
-	err := c.resolve(s, st, req)
+	err := c.resolve(ctx, s, st, req)
 	if err == nil {
 		err = c.decide(ctx)
 	}

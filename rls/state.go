@@ -84,6 +84,9 @@ func (st *state) limitOf(k kind, key string) (limit hybridlimit.Limit, ok bool) 
 //
 // On an error the rules before stay in force. SetRules counts no errors: see CountRefused.
 func (s *Service) SetRules(set *Rules) error {
+	if set == nil {
+		return errors.New("rls: the rules must not be nil")
+	}
 	s.loading.Lock()
 	defer s.loading.Unlock()
 	old := s.state.Load()

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -10,30 +11,39 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// maxMetadata is the largest size of the metadata of a rule, in bytes of its texts and 8 for each value. Each answer
-// repeats it.
-const maxMetadata = 16 << 10
+// The bounds of metadata, in bytes of texts and 8 for each value. Each answer repeats those of its rules. An alias counts
+// as often as it stands there.
+const (
+	maxMetadata    = 16 << 10 // of a rule
+	maxAllMetadata = 16 << 20 // of all rules
+)
 
-// metadata reads the metadata of a descriptor: an object with any fields. An empty one is none.
+// metadata reads the metadata of a descriptor: an object with any fields. An empty one is none. Values of merge keys (<<)
+// around the descriptor come first.
 func (b *builder) metadata(f field) *structpb.Struct {
-	n := f.value()
-	switch {
-	case n == nil:
-		return nil
-	case n.Kind != yaml.MappingNode:
-		b.add(n.Line, f.path, Other, "", "must be an object, and is "+shown(n))
-		return nil
-	}
 	m := metadataReader{b: b, left: maxMetadata}
-	v := m.object(n, f.path, 0)
-	switch {
-	case v == nil || len(v.GetFields()) == 0:
-		return nil
-	case m.left < 0:
-		b.add(n.Line, f.path, Other, "", fmt.Sprintf("is larger than %d bytes, and each answer repeats it", maxMetadata))
+	all := map[string]*structpb.Value{}
+	for _, n := range f.objects() {
+		if n.Kind != yaml.MappingNode {
+			b.add(n.Line, f.path, Other, "", "must be an object, and is "+shown(n))
+			return nil
+		}
+		if !m.object(n, f.path, 0, false, all) {
+			return nil
+		}
+	}
+	if b.metadataBytes += maxMetadata - m.left; b.metadataBytes > maxAllMetadata {
+		b.stop(f.line, f.path, fmt.Sprintf("makes the metadata of all rules larger than %d bytes", maxAllMetadata))
 		return nil
 	}
-	return v
+	switch {
+	case m.left < 0:
+		b.add(f.line, f.path, Other, "", fmt.Sprintf("is larger than %d bytes, and each answer repeats it", maxMetadata))
+		return nil
+	case len(all) == 0:
+		return nil
+	}
+	return &structpb.Struct{Fields: all}
 }
 
 // metadataReader reads values in the words of YAML 1.1.
@@ -42,51 +52,53 @@ type metadataReader struct {
 	left int // bytes
 }
 
-// object returns an object. The fields of merge keys (<<) stand behind its own. It returns nil after a violation.
-func (m *metadataReader) object(n *yaml.Node, path string, depth int) *structpb.Struct {
+// object adds the fields of an object to others, in the order of the file: a merge key (<<) replaces what stands before
+// it, as in Envoy's service. Inside another value, names are values too. It reports whether all are valid.
+func (m *metadataReader) object(n *yaml.Node, path string, depth int, inside bool, to map[string]*structpb.Value) (valid bool) {
 	if depth > maxDepth {
 		m.b.stop(n.Line, path, fmt.Sprintf("has more than %d objects and lists inside each other", maxDepth))
+		return false
 	}
-	fields, own := map[string]*structpb.Value{}, map[string]bool{}
+	own := map[string]bool{}
 	for i := 0; i+1 < len(n.Content) && !m.b.stopped && m.left >= 0; i += 2 {
 		key, value := n.Content[i], m.b.follow(n.Content[i+1])
 		if isMerge(key) {
-			merged := []*yaml.Node{value}
+			merged := []*yaml.Node{value} // an object, or a list of objects, of which the first one wins
 			if value.Kind == yaml.SequenceNode {
 				merged = value.Content
 			}
-			for _, one := range merged {
+			for _, one := range slices.Backward(merged) {
 				if one = m.b.follow(one); one.Kind != yaml.MappingNode {
 					m.b.add(one.Line, path, Other, "", "must merge objects, and merges "+shown(one))
-					return nil
+					return false
 				}
-				for name, v := range m.object(one, path, depth+1).GetFields() {
-					if _, ok := fields[name]; !ok {
-						fields[name] = v
-					}
+				if !m.object(one, path, depth+1, inside, to) {
+					return false
 				}
 			}
 			continue
 		}
 		if key = m.b.follow(key); key.Kind != yaml.ScalarNode {
 			m.b.add(key.Line, path, Other, "", "has a field whose name is "+shown(key))
-			return nil
+			return false
 		}
 		name := key.Value
-		if depth > 0 { // there, a name inside is a value of YAML 1.1
+		if inside { // there, such a name is a value of YAML 1.1
 			name = nameOf(key)
 		}
 		if own[name] {
 			m.b.add(key.Line, under(path, name), Other, "", "is a duplicate")
-			return nil
+			return false
 		}
 		own[name] = true
 		m.left -= len(name)
-		if fields[name] = m.value(value, under(path, name), depth+1); fields[name] == nil {
-			return nil
+		v := m.value(value, under(path, name), depth+1)
+		if v == nil {
+			return false
 		}
+		to[name] = v
 	}
-	return &structpb.Struct{Fields: fields}
+	return true
 }
 
 // nameOf returns the name of a field as a text of its value: true for y, and 16 for 0x10.
@@ -108,10 +120,11 @@ func (m *metadataReader) value(n *yaml.Node, path string, depth int) *structpb.V
 	m.left -= 8
 	switch n.Kind {
 	case yaml.MappingNode:
-		if o := m.object(n, path, depth); o != nil {
-			return structpb.NewStructValue(o)
+		fields := map[string]*structpb.Value{}
+		if !m.object(n, path, depth, true, fields) {
+			return nil
 		}
-		return nil
+		return structpb.NewStructValue(&structpb.Struct{Fields: fields})
 	case yaml.SequenceNode:
 		if depth > maxDepth {
 			m.b.stop(n.Line, path, fmt.Sprintf("has more than %d objects and lists inside each other", maxDepth))

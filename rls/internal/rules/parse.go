@@ -76,7 +76,9 @@ type builder struct {
 	visits      int
 	descriptors int
 	pathBytes   int
-	stopped     bool // a bound was exceeded, or there are too many violations
+
+	metadataBytes int  // of all rules
+	stopped       bool // a bound was exceeded, or there are too many violations
 }
 
 func newBuilder(merge bool) *builder {

@@ -21,7 +21,7 @@ descriptors:
 - {key: path, rate_limit: {unit: day, requests_per_unit: 1}}
 - {key: empty, value_regex: "x*", rate_limit: {unit: day, requests_per_unit: 1}}
 `)
-	long := strings.Repeat("z", 5000)
+	long := "/users/" + strings.Repeat("1", 2000)
 	for _, c := range []struct{ key, value, path, counted, metric string }{
 		{"path", "/users/me", "d.path_/users/me", "d|path=/users/me", "d.path_/users/me"},
 		{"path", "/users/12", "d.path_~/users/[0-9]+", "d|path=/users/12", "d.path_~/users/[0-9]+"},
@@ -45,8 +45,16 @@ descriptors:
 			t.Errorf("%s=%q: %q, want %q", c.key, c.value, got, want)
 		}
 	}
-	if m, _ := s.Find("d", entries("path", long)); m.Rule == nil || m.Rule.Path != "d.path_~/users/[0-9]+" {
-		t.Errorf("a long value: %+v, want the first expression", m)
+	if m, _ := s.Find("d", entries("path", long)); m.Rule == nil || m.Rule.Path != "d.path_/users/*" {
+		t.Errorf("a long value: %+v, want what is behind the expressions", m)
+	}
+	for _, text := range []string{`\Qa.b`, `\Qa.b\E`, `(?m)a\.b`, `(?i)A\.B`} { // a quotation that is open
+		s := parse(t, "domain: d\ndescriptors:\n- {key: k, value_regex: '"+text+"', rate_limit: {unit: day, requests_per_unit: 1}}\n")
+		for value, fits := range map[string]bool{"a.b": true, "axb": false, "a.b)": false, "a.b\na.b": false} {
+			if m, _ := s.Find("d", entries("k", value)); (m.Rule != nil) != fits {
+				t.Errorf("%s: %q fits: %t", text, value, m.Rule != nil)
+			}
+		}
 	}
 }
 
@@ -58,7 +66,7 @@ func TestBadExpressions(t *testing.T) {
 		`{key: a, value_regex: ""` + limit:                                                           `value_regex: must not be empty`,
 		`{key: a, value_regex: "("` + limit:                                                          "value_regex: (\"(\") must be an expression in the syntax of RE2: error parsing regexp: missing closing ): `(`",
 		`{key: a, value_regex: "(?=a)"` + limit:                                                      "value_regex: (\"(?=a)\") must be an expression in the syntax of RE2: error parsing regexp: invalid or unsupported Perl syntax: `(?=`",
-		`{key: a, value_regex: "a{1000}b{500}"` + limit:                                              `value_regex: ("a{1000}b{500}") makes a program of more than 1000 steps`,
+		`{key: a, value_regex: "a{1000}b{500}"` + limit:                                              `value_regex: ("a{1000}b{500}") and those before it in its list make programs of more than 1000 steps`,
 		`{key: a, value_regex: ` + strings.Repeat("a", 1001) + limit:                                 `value_regex: has 1001 bytes; the most are 1000`,
 		`{key: a, value_regex: [b]` + limit:                                                          `value_regex: must be a text, and is a list`,
 		`{key: a, rate_limit: {unit: day, unit_multiplier: 0, requests_per_unit: 1}}`:                `unit_multiplier: must be a whole number from 1 to 4294967295, and is 0`,

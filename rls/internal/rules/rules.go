@@ -148,5 +148,5 @@ type node struct {
 	parts     []string         // of a pattern: the texts between its asterisks
 	key       string
 	regex     *regexp.Regexp // of a pattern: what the value must be; nil: it has asterisks
-	regexes   int            // among the patterns
+	steps     int            // of the programs of all expressions among the patterns
 }

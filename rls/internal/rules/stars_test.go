@@ -157,3 +157,18 @@ func TestBadMetadata(t *testing.T) {
 		}
 	}
 }
+
+// TestMetadataOfManyRules bounds the metadata of all rules: an alias is made again for each of them.
+//
+// Regression: 159 KB made 693 MB.
+func TestMetadataOfManyRules(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("domain: d\ndescriptors:\n- {key: k0, metadata: &m {a: [" + strings.Repeat("{}, ", 1500) + "{}]}, rate_limit: {unit: day, requests_per_unit: 1}}\n")
+	for i := range 2000 {
+		fmt.Fprintf(&b, "- {key: k%d, metadata: *m, rate_limit: {unit: day, requests_per_unit: 1}}\n", i+1)
+	}
+	_, err := rules.Parse([]rules.File{{Name: "a", Data: []byte(b.String())}}, false)
+	if err == nil || !strings.Contains(err.Error(), "makes the metadata of all rules larger than 16777216 bytes") {
+		t.Errorf("%.200v", err)
+	}
+}

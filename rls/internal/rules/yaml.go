@@ -113,15 +113,15 @@ func (b *builder) collect(all *[]field, path string, n *yaml.Node, known []strin
 	}
 }
 
-// put adds a field. It replaces a field of the same name, from a merge key. Only a rate_limit needs the values before
-// its own.
+// put adds a field. It replaces a field of the same name, from a merge key. Only a rate_limit and metadata need the values
+// before their own.
 func put(all *[]field, f field) {
 	i := slices.IndexFunc(*all, func(g field) bool { return g.name == f.name })
 	if i < 0 {
 		*all = append(*all, f)
 		return
 	}
-	if f.name == "rate_limit" {
+	if f.name == "rate_limit" || f.name == "metadata" {
 		f.nodes = append((*all)[i].nodes, f.nodes...)
 	}
 	(*all)[i] = f

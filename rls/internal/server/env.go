@@ -60,9 +60,12 @@ func (e *environment) grpc() string {
 }
 
 // metrics returns the default of -metrics.
-func (e *environment) metrics() string {
-	if e.bool("USE_PROMETHEUS") {
+func (e *environment) metrics(use bool) string {
+	switch {
+	case use:
 		return cmp.Or(e.get("PROMETHEUS_ADDR"), ":9090")
+	case e.get("USE_PROMETHEUS") != "":
+		return ""
 	}
 	return e.get("PROMETHEUS_ADDR")
 }
@@ -168,9 +171,10 @@ func (e *environment) others() {
 	}
 	for _, o := range []struct{ name, instead string }{
 		{"PROMETHEUS_MAPPER_YAML", "the metrics have the names of the default mapper"},
+		{"LOCAL_CACHE_SIZE_IN_BYTES", "a replica decides in memory"},
 		{"EXTRA_TAGS", "Prometheus adds labels to all series of a target by itself"},
 	} {
-		if e.get(o.name) != "" {
+		if v := e.get(o.name); v != "" && v != "0" {
 			e.warnings = append(e.warnings, o.name+" has no effect: "+o.instead)
 		}
 	}

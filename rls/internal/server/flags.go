@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path"
 	"strings"
 	"time"
 
@@ -138,9 +139,10 @@ func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Setti
 	fs.DurationVar(&s.Age.Grace, "max-connection-age-grace", e.duration("GRPC_MAX_CONNECTION_AGE_GRACE", time.Hour), "time after which its calls are then cancelled; 0: never")
 	fs.BoolVar(&s.Reflect, "reflection", false, "serve gRPC reflection, for grpcurl")
 	fs.StringVar(&s.HTTP, "http", e.address("HOST", "PORT", "8080"), "`address` of /healthcheck, /metrics, /json and /rlconfig; empty: none")
-	fs.StringVar(&s.Metrics, "metrics", e.metrics(), "`address` of a second server for the metrics; empty: none")
+	prometheus := e.bool("USE_PROMETHEUS")
+	fs.StringVar(&s.Metrics, "metrics", e.metrics(prometheus), "`address` of a second server for the metrics; empty: none")
 	fs.StringVar(&s.Path, "metrics-path", cmp.Or(e.get("PROMETHEUS_PATH"), "/metrics"), "`path` of the metrics there")
-	fs.BoolVar(&s.Timed, "response-times", e.bool("USE_PROMETHEUS"), "measure the times of answers in a histogram, for about 100 ns a call")
+	fs.BoolVar(&s.Timed, "response-times", prometheus, "measure the times of answers in a histogram, for about 100 ns a call")
 	fs.StringVar(&s.Debug, "debug", e.debug(), "`address` of /rlconfig and /debug/pprof/; empty: none")
 	level := fs.String("log-level", cmp.Or(e.get("LOG_LEVEL"), "info"), "least `level` of the lines in the log: debug, info, warn or error")
 	format := fs.String("log-format", cmp.Or(e.get("LOG_FORMAT"), "text"), "`format` of the log: text or json")
@@ -231,7 +233,11 @@ func (s *Settings) check(bad *adapter.Violations) {
 	refuse(s.Poll < 100*time.Millisecond, "-poll", s.Poll, "must be at least 100ms")
 	refuse(s.GRPC == "", "-grpc", s.GRPC, "is required")
 	refuse(s.Age.Most < 0 || s.Age.Grace < 0, "-max-connection-age, -max-connection-age-grace", fmt.Sprint(s.Age.Most, ", ", s.Age.Grace), "must not be negative")
-	refuse(!strings.HasPrefix(s.Path, "/"), "-metrics-path", s.Path, "must begin with /")
+	refuse(s.Metrics != "" && (!strings.HasPrefix(s.Path, "/") || path.Clean(s.Path) != s.Path || strings.ContainsAny(s.Path, "{} ")), "-metrics-path", s.Path, "must be a path such as /metrics, without braces and spaces")
+	for flag, address := range map[string]string{"-grpc": s.GRPC, "-http": s.HTTP, "-metrics": s.Metrics, "-debug": s.Debug} {
+		socket, ok := strings.CutPrefix(address, "unix:")
+		refuse(ok && strings.Trim(socket, "/") == "", flag, address, "must have the path of a socket after unix:")
+	}
 	near := s.Service.NearRatio
 	refuse(!(near >= 0 && near <= 1), "-near-ratio", near, "must be 0 to 1")
 	refuse(s.Prefix != "" && !adapter.CheckName(s.Prefix), "-prefix", s.Prefix, "must match [A-Za-z0-9_.-]{1,128}")

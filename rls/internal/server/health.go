@@ -45,6 +45,13 @@ func (r *readiness) change(f func()) {
 	r.grpc.SetServingStatus(healthName, status)
 }
 
+// ends reports whether the server drains.
+func (r *readiness) ends() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.draining
+}
+
 // drain makes all checks fail, for ever.
 func (r *readiness) drain() {
 	r.change(func() { r.draining = true })

@@ -55,17 +55,17 @@ func (srv *server) listen(reg *prometheus.Registry) (on Addresses, failed <-chan
 	}
 	for _, page := range []struct {
 		name, address string
-		handler       http.Handler
+		handler       func() http.Handler
 		on            *string
 	}{
-		{"-http", s.HTTP, handler(srv.service, reg, srv.ready.yes.Load), &on.HTTP},
-		{"-metrics", s.Metrics, metricsHandler(s.Path, reg), &on.Metrics},
-		{"-debug", s.Debug, debugHandler(srv.service), &on.Debug},
+		{"-http", s.HTTP, func() http.Handler { return handler(srv.service, reg, srv.ready.yes.Load) }, &on.HTTP},
+		{"-metrics", s.Metrics, func() http.Handler { return metricsHandler(s.Path, reg) }, &on.Metrics},
+		{"-debug", s.Debug, func() http.Handler { return debugHandler(srv.service) }, &on.Debug},
 	} {
 		if page.address == "" {
 			continue
 		}
-		server := httpServer(page.handler)
+		server := httpServer(page.handler())
 		srv.pages = append(srv.pages, server)
 		srv.ends = append(srv.ends, func() { server.Close() })
 		if *page.on, err = serve(page.name, page.address, server.Serve, errs); err != nil {

@@ -130,7 +130,7 @@ func (srv *server) watch(ctx context.Context) {
 		wait, cancel := context.WithTimeout(ctx, srv.settings.ReadyIn)
 		defer cancel()
 		err := srv.hub.Ready(wait)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || srv.ready.ends() {
 			return
 		}
 		if err != nil {
