@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
@@ -94,24 +95,53 @@ func (c *call) denies(i int) {
 }
 
 // bookAll books all named costs: in general they were used already. So a rule that denies, an error and the end of the
-// caller's context keep no other cost from being booked. The error is the first one.
+// caller's context keep no other cost from being booked. The error is the first one. Costs of different counters are booked
+// at the same time, so that many of them wait for Redis no longer than one.
 func (c *call) bookAll(ctx context.Context) (first error) {
-	own := context.Context(nil)
+	var counters [][]int // the parts of each counter
 	for i := range c.parts {
-		if p := &c.parts[i]; p.act != actAsk || !p.named {
+		p := &c.parts[i]
+		if p.act != actAsk || !p.named {
 			continue
 		}
-		if own == nil {
-			own = context.WithoutCancel(ctx)
+		at := slices.IndexFunc(counters[max(0, len(counters)-maxSame):], func(of []int) bool {
+			first := &c.parts[of[0]]
+			return first.limiter == p.limiter && first.key == p.key
+		})
+		if at < 0 {
+			counters = append(counters, []int{i})
+		} else {
+			at += max(0, len(counters)-maxSame)
+			counters[at] = append(counters[at], i)
 		}
-		if err := c.book(own, i); err != nil {
-			first = cmp.Or(first, err)
-			continue
+	}
+	if len(counters) == 0 {
+		return nil
+	}
+	own, errs := context.WithoutCancel(ctx), make([]error, len(c.parts))
+	book := func(parts []int) {
+		for _, i := range parts {
+			errs[i] = c.book(own, i)
 		}
-		c.denies(i)
+	}
+	var others sync.WaitGroup
+	for _, parts := range counters[1:] {
+		others.Go(func() { book(parts) })
+	}
+	book(counters[0])
+	others.Wait()
+	for i, err := range errs {
+		if p := &c.parts[i]; err == nil && p.act == actAsk && p.named {
+			c.denies(i)
+		}
+		first = cmp.Or(first, err)
 	}
 	return first
 }
+
+// maxSame is the number of counters of a request among which one that stands twice is found. Costs of one counter that is
+// not found are booked at the same time, which books the same units.
+const maxSame = 32
 
 // book counts a named cost at one rule. If it is above what is left, the rule is over, and the cost counts all the same: a
 // bucket goes into debt, of one burst at most, and a window or log gives all that is left. A debt of a window would use up

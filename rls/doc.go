@@ -23,7 +23,8 @@
 //   - A rule with shadow_mode denies nothing. A rule with quota_mode denies only if all
 //     quotas of the request are used up. Both are asked on their own, after the others,
 //     and count only requests that the others admit. Units that do not fit take what is
-//     left.
+//     left. The quotas are looked at before, so a request may be denied by a quota that
+//     another one has used up meanwhile: then it has taken from the others.
 //   - A descriptor with hits_addend 0 takes nothing. It is over if no unit is left.
 //   - A descriptor with is_negative_hits gives its units back.
 //
@@ -36,7 +37,9 @@
 //   - A cost above what is left is over, and counts all the same: a bucket goes down to one
 //     burst of debt, and a window or log gives all that is left. So does a class with a
 //     floor, whose calls leave the floor to others.
-//   - It is booked also if the caller's context ends, for at most MaxWait of the limiter.
+//   - It is booked also if the caller's context ends. Costs of a request are booked at the
+//     same time. One above what is left takes up to three round trips, each of at most
+//     MaxWait of the limiter.
 //   - A report that is sent twice counts twice.
 //   - Between the ask and the rest, other calls may take units.
 //
