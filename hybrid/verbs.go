@@ -53,6 +53,9 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (hybridl
 		return l.answered(key, res, n), err
 	}
 	res, err := l.atMost(ctx, key, n)
+	if err == nil && res.Allowed && res.Granted < n && res.Source == hybridlimit.SourceFallback && !res.Shadowed {
+		res = l.theRestAlone(ctx, key, n, res)
+	}
 	if l.control.Shadow.Load() && res.Allowed && res.Granted < n {
 		res.Granted, res.Shadowed = n, true
 	}
@@ -111,6 +114,22 @@ func (l *Limiter) theRest(ctx context.Context, key string, n int64, res hybridli
 	return res
 }
 
+// theRestAlone is theRest without Redis: the share of the key knows what is left.
+func (l *Limiter) theRestAlone(ctx context.Context, key string, n int64, res hybridlimit.Result) hybridlimit.Result {
+	at, err := l.terms.Place(key)
+	if err != nil || at.Plan.Bucket.Queue {
+		return res
+	}
+	rest := min(n-res.Granted, l.peekAlone(key, at).Remaining)
+	if rest < 1 {
+		return res
+	}
+	if more, err := l.AllowN(ctx, key, rest); err == nil && more.Allowed && !more.Shadowed {
+		res.Granted, res.Remaining, res.ResetAfter = res.Granted+rest, more.Remaining, more.ResetAfter
+	}
+	return res
+}
+
 // more returns the answer of an AllowAtMost that took units at once.
 func (l *Limiter) more(key string, took int64, v account.Verdict) hybridlimit.Result {
 	res := hybridlimit.Result{
@@ -142,7 +161,8 @@ func (l *Limiter) takeAtMost(key string, n int64) (took int64, v account.Verdict
 
 // Peek returns the answer that a call for one unit would get, and takes nothing. For a key that this process knows,
 // it is an estimate from memory. Otherwise Peek asks Redis, for at most Config.MaxWait, and the Source is
-// SourceRedis. So it does every few seconds for a key that is used up: units may have been given back. Nothing is
+// SourceRedis. So it does every few seconds for a key that is used up: units may have been given back. Without an
+// answer, the fallback tells what it would decide: SourceFallback, with the units that the share has left. Nothing is
 // counted.
 func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, error) {
 	if err := l.control.Check(key, 1, l.maxKey); err != nil {
@@ -174,8 +194,8 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	ans, _, ok := l.direct.Ask(ctx, at, algo.Op{})
 	if !ok {
 		res, err := l.unanswered(ctx, res)
-		if f.Known && errors.Is(err, hybridlimit.ErrUnavailable) {
-			return here, nil // an old view is better than none
+		if errors.Is(err, hybridlimit.ErrUnavailable) {
+			return l.peekAlone(key, at), nil
 		}
 		return res, err
 	}
@@ -205,6 +225,9 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, f account.Foreca
 	}
 	res.Allowed, res.Source, res.Delay = f.Allowed, f.Source, time.Duration(f.Delay)
 	res.Limit, res.Remaining = r.Burst, keys.Remaining(v)
+	if f.Source == hybridlimit.SourceFallback {
+		res.Remaining = f.Left
+	}
 	if !res.Allowed {
 		res.RetryAfter, res.Remaining, v.Left = max(time.Microsecond, time.Duration(f.Until)), 0, min(v.Left, 0)
 	}
@@ -212,8 +235,34 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, f account.Foreca
 	return res, f, nil
 }
 
+// peekAlone is Peek for a key about which Redis does not answer.
+func (l *Limiter) peekAlone(key string, at keys.Place) hybridlimit.Result {
+	var f account.Forecast
+	strict := l.control.Mode() == account.ModeStrict && !l.terms.Alone(at.Tag)
+	e := l.terms.Store.Lookup(key)
+	if e != nil {
+		if e, _, _ = l.terms.Lock(key, nil); e != nil {
+			ev := e.Event()
+			f = e.Account.Alone(&ev.Conditions, ev.Now)
+			ev.End(account.Verdict{})
+		}
+	}
+	if e == nil {
+		f = l.terms.ForecastAlone(key, at)
+	}
+	res := hybridlimit.Result{
+		Allowed: f.Allowed, Source: f.Source, Limit: at.Plan.Burst, Remaining: f.Left, RetryAfter: time.Duration(f.Until), Policy: l.cfg.Name,
+	}
+	if strict { // as a call
+		res.Allowed, res.Remaining, res.Source, res.RetryAfter = false, 0, hybridlimit.SourceTimeout, max(l.hub.engine.RTT(), keys.Tick)
+	}
+	res.ResetAfter = l.terms.ResetAfter(at.Plan, res.Remaining, 0)
+	return res
+}
+
 // Charge debits an actual cost after the fact, without a condition. It takes units in hand first. The rest is owed,
-// and Redis debits it down to one burst of debt. Charge never waits for a decision. n may exceed the burst. With
+// and Redis debits it down to one burst of debt. Charge never waits for a decision. n may exceed the burst. While
+// Redis is away, this process's share pays too: a bucket goes into debt there, and a window has nothing left. With
 // Charge, the bound of the package documentation holds for the decisions, not for the charged units.
 func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	if err := l.control.Check(key, n, l.maxKey); err != nil {

@@ -195,7 +195,7 @@ func TestPeekWithoutRedis(t *testing.T) {
 		b := redistest.NewBubble(t)
 		l := newLimiter(t, b.Client(nil), still(5), hybrid.Config{})
 		b.Kill()
-		if res, err := l.Peek(t.Context(), "k"); !errors.Is(err, hybridlimit.ErrUnavailable) || res.Limit != 5 {
+		if res, err := l.Peek(t.Context(), "k"); err != nil || res.Limit != 5 || res.Remaining != 5 || res.Source != hybridlimit.SourceFallback || !res.Allowed {
 			t.Errorf("%+v, %v", res, err)
 		}
 	})

@@ -106,7 +106,7 @@ func (c *call) bookAll(ctx context.Context) (first error) {
 		}
 		at := slices.IndexFunc(counters[max(0, len(counters)-maxSame):], func(of []int) bool {
 			first := &c.parts[of[0]]
-			return first.limiter == p.limiter && first.key == p.key
+			return first.kind == p.kind && first.key == p.key // whatever their floors are
 		})
 		if at < 0 {
 			counters = append(counters, []int{i})
@@ -289,7 +289,7 @@ func allow(ctx context.Context, l *hybrid.Limiter, key string, n int64) (hybridl
 // takeRest takes the units that are left from a rule that has denied more of them.
 func (c *call) takeRest(ctx context.Context, i int) error {
 	p, v := &c.parts[i], &c.verdicts[i]
-	if v.remaining < 1 {
+	if v.remaining < 1 && v.holds && p.n <= p.limit.BurstSize() { // otherwise nobody may have looked at the rest
 		return nil
 	}
 	res, err := p.limiter.AllowAtMost(ctx, p.key, p.n)
@@ -314,9 +314,6 @@ func (c *call) look(ctx context.Context, i int) error {
 	for err != nil && c.renew(ctx, &err, i) {
 		res, err = p.limiter.Peek(ctx, p.key)
 	}
-	if errors.Is(err, hybridlimit.ErrUnavailable) {
-		return c.blind(i)
-	}
 	if err != nil {
 		return err
 	}
@@ -326,8 +323,8 @@ func (c *call) look(ctx context.Context, i int) error {
 	return c.said(i, &res)
 }
 
-// blind answers about a rule that is neither in memory nor, without Redis, known elsewhere: the key is as an unused
-// one, unless the fallback denies everything.
+// blind answers about a rule whose units were given back and are lost: the key is as an unused one, unless the fallback
+// denies everything.
 func (c *call) blind(i int) error {
 	p, v := &c.parts[i], &c.verdicts[i]
 	if c.s.options.FailError {

@@ -128,12 +128,17 @@ func (a *Account) AtMost(c *Conditions, n, now int64) (took int64, v Verdict) {
 const MaxCharge = 1 << 52
 
 // Charge books n units that were used without asking: first as held units, then as owed. It returns the number of units
-// that count. Units above MaxCharge would change nothing, because no debt is larger than the burst.
+// that count. Units above MaxCharge would change nothing, because no debt is larger than the burst. Without Redis the share
+// pays too: the calls after it are decided there.
 func (a *Account) Charge(c *Conditions, n, now int64) (v Verdict, counted int64) {
 	a.demand.note(min(n, MaxCharge), now)
 	paid := min(a.Held(), n)
 	a.use(paid, now)
 	owed := max(0, min(n-paid, MaxCharge-a.pending))
+	if c.Broken && c.Fallback.Counts() {
+		a.StartFallback(c, now)
+		c.Fallback.Share.Debit(c.Fallback.Size, n-paid, now)
+	}
 	return a.onCredit(c, owed, now), paid + owed
 }
 
@@ -146,6 +151,7 @@ type Forecast struct {
 	Source  hybridlimit.Source // of the decision
 	Delay   int64              // ns, of a queue
 	Until   int64              // ns from now to the end of a denial
+	Left    int64              // units of the share, if the fallback decides
 }
 
 // Peek estimates the answer to a call for one unit and takes nothing.
@@ -156,8 +162,8 @@ func (a *Account) Peek(c *Conditions, now int64) (f Forecast) {
 		f.Allowed, f.Source = true, hybridlimit.SourceLease
 		f.Delay = max(0, a.leases[0].next-now)
 	case c.Broken:
-		f.Source = hybridlimit.SourceFallback
-		f.Allowed, f.Until = a.forecast(c, now)
+		f = a.Alone(c, now)
+		f.Known = a.view.known()
 	default:
 		f.Until = a.DeniedUntil(c) - now
 		f.Source = hybridlimit.SourceCredit

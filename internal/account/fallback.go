@@ -80,19 +80,29 @@ func (a *Account) FallbackLeft(c *Conditions, now int64) float64 {
 	return c.Fallback.Share.Left(c.Fallback.Size, now)
 }
 
-// forecast reports whether the fallback would admit a call for one unit, and the ns until it may.
-func (a *Account) forecast(c *Conditions, now int64) (admits bool, until int64) {
-	f := &c.Fallback
+// Alone returns what a call for one unit would get without Redis.
+func (a *Account) Alone(c *Conditions, now int64) Forecast {
+	a.StartFallback(c, now)
+	return c.Fallback.Forecast(c.Tick, now)
+}
+
+// Forecast returns what a call for one unit would get from a fallback.
+func (f *Fallback) Forecast(tick, now int64) Forecast {
+	answer := Forecast{Source: hybridlimit.SourceFallback, Until: tick}
 	switch f.Kind {
 	case fallback.KindAllowAll:
-		return true, 0
+		answer.Allowed, answer.Until, answer.Left = true, 0, f.Burst
+		return answer
 	case fallback.KindDenyAll:
-		return false, c.Tick
+		return answer
 	}
-	if a.FallbackLeft(c, now) >= float64(1+f.Floor)-fallback.Slack {
-		return true, 0
+	left := f.Share.Left(f.Size, now) - float64(f.Floor) + fallback.Slack
+	if answer.Left = max(0, int64(left)); left >= 1 {
+		answer.Allowed, answer.Until = true, 0
+		return answer
 	}
-	return false, max(f.Share.Wait(f.Size, 1, now), c.Tick)
+	answer.Until = max(f.Share.Wait(f.Size, 1, now), tick)
+	return answer
 }
 
 // Forgive ends a period of fallback that leaves no debt, before Redis is back, and returns the forgiven units. Without

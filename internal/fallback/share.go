@@ -112,6 +112,18 @@ func (h *share) lower(level float64, now int64) {
 	}
 }
 
+// debit takes n units that were used without asking.
+func (h *share) debit(n, now int64) {
+	if h.size.counters() {
+		h.lower(h.left(now)-float64(n), now)
+		return
+	}
+	most := int64(min(h.left(now)+float64(h.size.Burst), math.MaxInt64/2)) // one burst of debt
+	for n = min(n, most); n > 0; n -= h.size.Burst {
+		h.bucket.ReserveN(at(now), whole(min(n, h.size.Burst))) // it has no larger reservations
+	}
+}
+
 // fullAt returns the time (ns) at which the share is full again, if no other call comes.
 func (h *share) fullAt(now int64) int64 {
 	if h.size.counters() {

@@ -166,6 +166,15 @@ func (h *Shares) Lower(key string, s Size, level float64, now int64) {
 	h.rise(one.fullAt(now))
 }
 
+// Debit takes n units of a key that were used without asking.
+func (h *Shares) Debit(key string, s Size, n, now int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.of(key, &s, true, now)
+	one.debit(n, now)
+	h.rise(one.fullAt(now))
+}
+
 // rise notes that a share is full again only at a time.
 func (h *Shares) rise(full int64) { h.until.Store(max(h.until.Load(), full)) }
 
@@ -235,6 +244,9 @@ func (k OfKey) Wait(s Size, n, now int64) int64 { return k.Of.Wait(k.Key, s, n, 
 
 // Lower implements Share.
 func (k OfKey) Lower(s Size, level float64, now int64) { k.Of.Lower(k.Key, s, level, now) }
+
+// Debit implements Share.
+func (k OfKey) Debit(s Size, n, now int64) { k.Of.Debit(k.Key, s, n, now) }
 
 // Len returns the number of shares.
 func (h *Shares) Len() int {

@@ -75,4 +75,6 @@ type Share interface {
 	Wait(s Size, n, now int64) int64
 	// Lower lowers the share to a level, if it has more.
 	Lower(s Size, level float64, now int64)
+	// Debit takes n units that were used without asking: what is left, and a bucket goes into debt, of one burst at most.
+	Debit(s Size, n, now int64)
 }

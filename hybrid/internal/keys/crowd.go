@@ -117,4 +117,16 @@ func (e *Entry) Lower(s fallback.Size, level float64, now int64) {
 	e.Terms.Shares.Lower(e.Name, s, level, now)
 }
 
+// Debit implements fallback.Share.
+func (e *Entry) Debit(s fallback.Size, n, now int64) { e.Terms.Shares.Debit(e.Name, s, n, now) }
+
 var _ fallback.Share = (*Entry)(nil)
+
+// ForecastAlone returns what a call for one unit would get without Redis, for a key that is not in memory.
+func (t *Terms) ForecastAlone(key string, at Place) account.Forecast {
+	now := t.Clock.Now()
+	c := account.Conditions{Fallback: t.Share(at.Plan, t.Fleet.Size()), Tick: int64(Tick)}
+	c.Fallback.Ends = t.WindowEnd(at.Tag, at.Plan.Window, now)
+	c.Fallback.Share = fallback.OfKey{Of: t.Shares, Key: key}
+	return c.Fallback.Forecast(c.Tick, now)
+}
