@@ -21,7 +21,7 @@ type lossBook struct {
 	saved   *modelRedis
 	older   bool // Redis went back to a state older than the one that the views describe
 	prompt  bool // all answers arrive before the loss, and all views are sent right after it
-	untold  bool // a process asked alone, and its new view replaced one that Redis had forgotten: see noteUntold
+	untold  bool // a new view replaced one that Redis had forgotten and that nobody told: see noteUntold
 }
 
 // lose makes Redis lose data. One µs passes first: a state is never created in the same µs as the lost state.
@@ -162,11 +162,16 @@ func (w *world) lostAgain() {
 	l.lostAt, l.debited = w.redis.clock(w.now), w.redis.debited
 }
 
-// noteUntold notes a lone ask of p that does not tell the view. In time the bucket of a view is full, also if Redis forgot the
-// view before that, together with units that were debited since.
+// noteUntold notes an op of p that does not tell the view, because p asks alone, or because the bucket of the view is full by
+// now. It is, in time, also if Redis forgot the view before that, together with units that were debited since. In the library
+// a heartbeat tells the view within 2.5 s of the loss. The model has no heartbeats, so a process may say nothing for longer.
 func (w *world) noteUntold(p *proc, op *algo.Op) {
 	v, l := &p.s.view, &w.losses
-	l.untold = l.untold || p.s.lone && op.View == (algo.View{}) && v.known() && v.createdAt != 0 && l.count > 0 && v.redisAt <= l.lostAt
+	if op.View != (algo.View{}) || !v.known() || v.createdAt == 0 || l.count == 0 || v.redisAt > l.lostAt {
+		return
+	}
+	full := !w.t.windowed() && w.t.Bucket.Fill(v.level, w.redis.clock(w.now)-v.redisAt) == w.t.Bucket.Cap
+	l.untold = l.untold || p.s.lone || full
 }
 
 // allSynced reports whether all views, and all answers in flight, are from after the last loss.
