@@ -68,32 +68,32 @@ func (denying) ShouldRateLimit(context.Context, *pb.RateLimitRequest) (*pb.RateL
 
 // TestGoals compares figures with the goals: first each goal is just reached, then each is missed.
 func TestGoals(t *testing.T) {
-	of := func(process, p99, redis float64) *results {
-		figures := func(process, p99, redis float64) benchkit.Figures {
-			return benchkit.Figures{"process": process, "p99": p99, "cpu": redis, "p50": 1, "perSecond": 1}
+	of := func(perSecond, process, p99, redis float64) *results {
+		figures := func(perSecond, process, p99, redis float64) benchkit.Figures {
+			return benchkit.Figures{"process": process, "p99": p99, "cpu": redis, "p50": 1, "perSecond": perSecond}
 		}
 		r := &results{size: scale{rounds: 3}}
 		for _, l := range loads {
 			for range 3 {
-				r.Add(table, l.name, emptyName, figures(20, 1, 0))
-				r.Add(table, l.name, theirName, figures(70, 8, 10))
+				r.Add(table, l.name, emptyName, figures(1, 20, 1, 0))
+				r.Add(table, l.name, theirName, figures(1, 70, 8, 10))
 			}
 			mine := redis
 			if l.values > 1 {
 				mine *= 100
 			}
-			r.Add(table, l.name, ourName, figures(1000, 1000, 1000)) // one bad round of three
-			r.Add(table, l.name, ourName, figures(process, p99, mine))
-			r.Add(table, l.name, ourName, figures(process, p99, mine))
+			r.Add(table, l.name, ourName, figures(0, 1000, 1000, 1000)) // one bad round of three
+			r.Add(table, l.name, ourName, figures(perSecond, process, p99, mine))
+			r.Add(table, l.name, ourName, figures(perSecond, process, p99, mine))
 		}
 		return r
 	}
-	reached := of(26, 6, 0.1)
-	if err := benchkit.Missed(reached.goals()); err != nil || strings.Count(reached.page(), "| reached |") != 5 {
+	reached := of(2.5, 26, 6, 0.1)
+	if err := benchkit.Missed(reached.goals()); err != nil || strings.Count(reached.page(), "| reached |") != 6 {
 		t.Errorf("missed: %v\n%s", err, reached.page())
 	}
-	missed := of(26.1, 6.1, 0.101)
-	if err := benchkit.Missed(missed.goals()); err == nil || strings.Count(err.Error(), "missed: ") != 5 || strings.Count(missed.page(), "**missed**") != 5 {
+	missed := of(2.4, 26.1, 6.1, 0.101)
+	if err := benchkit.Missed(missed.goals()); err == nil || strings.Count(err.Error(), "missed: ") != 6 || strings.Count(missed.page(), "**missed**") != 6 {
 		t.Errorf("missed: %v\n%s", err, missed.page())
 	}
 }

@@ -34,7 +34,12 @@ func (r *results) goals() []benchkit.Must {
 			Table: table, Load: load, Name: ourName, To: theirName, Figure: figure,
 		}
 	}
+	calls := benchkit.Must{
+		What: hot + ": calls a second / theirs", Bound: benchkit.AtLeast(2.5),
+		Table: table, Load: hot, Name: ourName, To: theirName, Figure: "perSecond",
+	}
 	return r.Got(
+		calls,
 		benchkit.Must{
 			What: hot + ": server CPU of a call beyond the one that decides nothing, µs", Bound: benchkit.AtMost(6),
 			Got: r.Row(table, hot, ourName).Median("process") - r.Row(table, hot, emptyName).Median("process"),
