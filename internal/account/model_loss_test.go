@@ -165,12 +165,12 @@ func (w *world) lostAgain() {
 // noteUntold notes an op of p that does not tell the view, because p asks alone, or because the bucket of the view is full by
 // now. It is, in time, also if Redis forgot the view before that, together with units that were debited since. In the library
 // a heartbeat tells the view within 2.5 s of the loss. The model has no heartbeats, so a process may say nothing for longer.
-func (w *world) noteUntold(p *proc, op *algo.Op) {
+func (w *world) noteUntold(p *proc, c *Conditions, op *algo.Op) {
 	v, l := &p.s.view, &w.losses
 	if op.View != (algo.View{}) || !v.known() || v.createdAt == 0 || l.count == 0 || v.redisAt > l.lostAt {
 		return
 	}
-	full := !w.t.windowed() && w.t.Bucket.Fill(v.level, w.redis.clock(w.now)-v.redisAt) == w.t.Bucket.Cap
+	full := !w.t.windowed() && w.t.Bucket.Fill(v.level+c.Floor*w.t.Bucket.Unit, w.redis.clock(w.now)-v.redisAt) == w.t.Bucket.Cap
 	l.untold = l.untold || p.s.lone || full
 }
 

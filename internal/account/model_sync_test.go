@@ -35,7 +35,7 @@ func (w *world) freeze(p *proc) bool {
 	if op.Ahead {
 		w.ahead.asked++
 	}
-	w.noteUntold(p, &op)
+	w.noteUntold(p, c, &op)
 	p.frozen = &frozenOp{op, p.plan, modelBatch{id: p.id}, w.now, p.s.Span(c, w.now)}
 	if bare {
 		p.bares--
