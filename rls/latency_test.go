@@ -36,8 +36,8 @@ func TestManyCostsWaitTogether(t *testing.T) {
 			}
 			began := time.Now()
 			got := ask(t, s, req)
-			if took := time.Since(began); took > 150*time.Millisecond {
-				t.Errorf("300 costs took %v, want three round trips of 10 ms for each message of 64", took)
+			if took := time.Since(began); took > 300*time.Millisecond { // three round trips for each message of up to 64 costs
+				t.Errorf("300 costs took %v, want about 150 ms, and not 9 s", took)
 			}
 			if strings.Count(got, "over(0)") != 300 {
 				t.Errorf("%.100s", got)
