@@ -20,71 +20,62 @@ import (
 	"github.com/hybridlimit/hybridlimit/rls"
 )
 
-// objects are what kubectl kustomize renders.
+// objects are what kubectl kustomize renders, by name.
 type objects struct {
-	deployments map[string]apps.Deployment
-	services    map[string]core.Service
-	maps        map[string]core.ConfigMap
-	secrets     map[string]core.Secret
-	budgets     []policy.PodDisruptionBudget
-	scalers     []autoscaling.HorizontalPodAutoscaler
-	namespaces  []core.Namespace
+	deployments map[string]*apps.Deployment
+	services    map[string]*core.Service
+	maps        map[string]*core.ConfigMap
+	secrets     map[string]*core.Secret
+	budgets     map[string]*policy.PodDisruptionBudget
+	scalers     map[string]*autoscaling.HorizontalPodAutoscaler
+	namespaces  map[string]*core.Namespace
 }
 
 // rendered renders a folder, and decodes each object strictly: an unknown field is an error.
-func rendered(t *testing.T, folder string) objects {
+func rendered(t *testing.T, folder string) (o objects) {
 	t.Helper()
 	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := objects{deployments: map[string]apps.Deployment{}, services: map[string]core.Service{}, maps: map[string]core.ConfigMap{}, secrets: map[string]core.Secret{}}
 	for _, r := range all.Resources() {
 		text, err := r.AsYAML()
 		if err != nil {
 			t.Fatal(err)
 		}
-		decode := func(into any) {
-			t.Helper()
-			if err := yaml.UnmarshalStrict(text, into); err != nil {
-				t.Errorf("%s %s: %v", r.GetKind(), r.GetName(), err)
-			}
-		}
 		switch r.GetKind() {
 		case "Deployment":
-			var d apps.Deployment
-			decode(&d)
-			o.deployments[d.Name] = d
+			err = add(&o.deployments, r.GetName(), text)
 		case "Service":
-			var s core.Service
-			decode(&s)
-			o.services[s.Name] = s
+			err = add(&o.services, r.GetName(), text)
 		case "ConfigMap":
-			var m core.ConfigMap
-			decode(&m)
-			o.maps[m.Name] = m
+			err = add(&o.maps, r.GetName(), text)
 		case "Secret":
-			var s core.Secret
-			decode(&s)
-			name, _, _ := strings.Cut(s.Name, "redis-")
-			o.secrets[name+"redis"] = s
+			err = add(&o.secrets, r.GetName(), text)
 		case "PodDisruptionBudget":
-			var b policy.PodDisruptionBudget
-			decode(&b)
-			o.budgets = append(o.budgets, b)
+			err = add(&o.budgets, r.GetName(), text)
 		case "HorizontalPodAutoscaler":
-			var h autoscaling.HorizontalPodAutoscaler
-			decode(&h)
-			o.scalers = append(o.scalers, h)
+			err = add(&o.scalers, r.GetName(), text)
 		case "Namespace":
-			var n core.Namespace
-			decode(&n)
-			o.namespaces = append(o.namespaces, n)
+			err = add(&o.namespaces, r.GetName(), text)
 		default:
-			t.Errorf("an unknown kind %s", r.GetKind())
+			err = errors.New("an unknown kind")
+		}
+		if err != nil {
+			t.Errorf("%s %s: %v", r.GetKind(), r.GetName(), err)
 		}
 	}
 	return o
+}
+
+// add decodes an object.
+func add[T any](to *map[string]*T, name string, text []byte) error {
+	one := new(T)
+	if *to == nil {
+		*to = map[string]*T{}
+	}
+	(*to)[name] = one
+	return yaml.UnmarshalStrict(text, one)
 }
 
 // TestBase checks what ties the objects together: labels, ports, names, and the times of the end.
@@ -94,7 +85,7 @@ func TestBase(t *testing.T) {
 	pod := d.Spec.Template
 	c := pod.Spec.Containers[0]
 	labels := pod.Labels
-	if len(labels) == 0 || !covers(d.Spec.Selector.MatchLabels, labels) || !covers(s.Spec.Selector, labels) || len(o.budgets) != 1 || !covers(o.budgets[0].Spec.Selector.MatchLabels, labels) {
+	if len(labels) == 0 || !covers(d.Spec.Selector.MatchLabels, labels) || !covers(s.Spec.Selector, labels) || !covers(o.budgets["hybridlimit"].Spec.Selector.MatchLabels, labels) {
 		t.Errorf("selectors: %v %v %v, labels %v", d.Spec.Selector, s.Spec.Selector, o.budgets, labels)
 	}
 	if spread := pod.Spec.TopologySpreadConstraints[0]; !covers(spread.LabelSelector.MatchLabels, labels) {
@@ -112,7 +103,7 @@ func TestBase(t *testing.T) {
 			t.Errorf("port %d of the Service is %q, and the container has %v", p.Port, p.TargetPort.StrVal, ports)
 		}
 	}
-	if h := o.scalers[0]; h.Spec.ScaleTargetRef.Name != d.Name || *h.Spec.MinReplicas < 2 || d.Spec.Replicas != nil {
+	if h := o.scalers["hybridlimit"]; h.Spec.ScaleTargetRef.Name != d.Name || *h.Spec.MinReplicas < 2 || d.Spec.Replicas != nil {
 		t.Errorf("%+v, replicas %v", h.Spec, d.Spec.Replicas)
 	}
 	if c.ReadinessProbe.HTTPGet.Path != "/healthcheck" || ports[c.ReadinessProbe.HTTPGet.Port.StrVal] != 8080 || ports[c.LivenessProbe.TCPSocket.Port.StrVal] == 0 {
@@ -154,12 +145,12 @@ func TestExample(t *testing.T) {
 	} else if text, err := all.AsYaml(); err != nil || !strings.Contains(string(text), "image: mine/hybridlimit-rls:v0.1.0") {
 		t.Errorf("the image is another one: %v\n%s", err, text)
 	}
-	if d.Namespace != "hybridlimit" || len(o.namespaces) != 1 || o.namespaces[0].Name != d.Namespace {
+	if d.Namespace != "hybridlimit" || o.namespaces[d.Namespace] == nil {
 		t.Errorf("namespace %q, %v", d.Namespace, o.namespaces)
 	}
 	ref := d.Spec.Template.Spec.Containers[0].Env[0].ValueFrom.SecretKeyRef
-	secret := o.secrets["hybridlimit-redis"]
-	if ref.Name != secret.Name || string(secret.Data[ref.Key]) != "redis://redis:6379" {
+	secret := o.secrets[ref.Name] // its name has a hash
+	if secret == nil || string(secret.Data[ref.Key]) != "redis://redis:6379" {
 		t.Errorf("the Deployment reads %v, and the Secret is %v", ref, secret)
 	}
 	redis := o.services["redis"]

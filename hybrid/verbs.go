@@ -120,7 +120,7 @@ func (l *Limiter) theRestAlone(ctx context.Context, key string, n int64, res hyb
 	if err != nil || at.Plan.Bucket.Queue {
 		return res
 	}
-	rest := min(n-res.Granted, l.peekAlone(key, at).Remaining)
+	rest := min(n-res.Granted, l.direct.PeekAlone(key, at).Remaining)
 	if rest < 1 {
 		return res
 	}
@@ -195,7 +195,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	if !ok {
 		res, err := l.unanswered(ctx, res)
 		if errors.Is(err, hybridlimit.ErrUnavailable) {
-			return l.peekAlone(key, at), nil
+			return l.direct.PeekAlone(key, at), nil
 		}
 		return res, err
 	}
@@ -233,31 +233,6 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, f account.Foreca
 	}
 	res.ResetAfter = l.terms.ResetAfter(r, v.Left, v.Ends)
 	return res, f, nil
-}
-
-// peekAlone is Peek for a key about which Redis does not answer.
-func (l *Limiter) peekAlone(key string, at keys.Place) hybridlimit.Result {
-	var f account.Forecast
-	strict := l.control.Mode() == account.ModeStrict && !l.terms.Alone(at.Tag)
-	e := l.terms.Store.Lookup(key)
-	if e != nil {
-		if e, _, _ = l.terms.Lock(key, nil); e != nil {
-			ev := e.Event()
-			f = e.Account.Alone(&ev.Conditions, ev.Now)
-			ev.End(account.Verdict{})
-		}
-	}
-	if e == nil {
-		f = l.terms.ForecastAlone(key, at)
-	}
-	res := hybridlimit.Result{
-		Allowed: f.Allowed, Source: f.Source, Limit: at.Plan.Burst, Remaining: f.Left, RetryAfter: time.Duration(f.Until), Policy: l.cfg.Name,
-	}
-	if strict { // as a call
-		res.Allowed, res.Remaining, res.Source, res.RetryAfter = false, 0, hybridlimit.SourceTimeout, max(l.hub.engine.RTT(), keys.Tick)
-	}
-	res.ResetAfter = l.terms.ResetAfter(at.Plan, res.Remaining, 0)
-	return res
 }
 
 // Charge debits an actual cost after the fact, without a condition. It takes units in hand first. The rest is owed,

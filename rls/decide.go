@@ -168,7 +168,7 @@ func (c *call) book(ctx context.Context, i int) error {
 
 // lookAtQuotas denies a request whose quotas are all used up, so that it takes nothing from other rules.
 func (c *call) lookAtQuotas(ctx context.Context) error {
-	if o := &c.s.options; c.denied || o.Shadow || o.Quota || !slices.ContainsFunc(c.verdicts, func(v verdict) bool { return v.quota }) {
+	if o := &c.s.options; c.denied || o.Shadow || o.Quota {
 		return nil
 	}
 	for i := range c.parts {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user is the user and the group of the program: nobody's, as in the images without a shell that others use.
+// user is the user and the group of the program. It has no rights.
 const user = "65532:65532"
 
 // entries are the files of the image, in their order. All have the time 0, so that the digest depends on the program only.

@@ -9,8 +9,6 @@ import (
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/hybridlimit/hybridlimit/rls"
 )
@@ -22,38 +20,31 @@ const Name = "kuadrant.service.ratelimit.v1.RateLimitService"
 func Register(to grpc.ServiceRegistrar, service *rls.Service) {
 	to.RegisterService(&grpc.ServiceDesc{
 		ServiceName: Name,
-		HandlerType: (*server)(nil),
+		HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{
-			{MethodName: "CheckRateLimit", Handler: handler("CheckRateLimit", server.Check)},
-			{MethodName: "Report", Handler: handler("Report", server.Report)},
+			{MethodName: "CheckRateLimit", Handler: handler("CheckRateLimit", service.Check)},
+			{MethodName: "Report", Handler: handler("Report", service.Report)},
 		},
 		Metadata: "kuadrantrls.proto",
 	}, service)
 }
 
-// server is what Register needs of rls.Service.
-type server interface {
-	Check(ctx context.Context, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error)
-	Report(ctx context.Context, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error)
-}
+// method is a method of the service.
+type method func(ctx context.Context, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error)
 
 // handler makes a handler of a method, as protoc-gen-go-grpc does.
-func handler(name string, of func(server, context.Context, *pb.RateLimitRequest) (*pb.RateLimitResponse, error)) grpc.MethodHandler {
+func handler(name string, of method) grpc.MethodHandler {
 	return func(s any, ctx context.Context, decode func(any) error, through grpc.UnaryServerInterceptor) (any, error) {
 		in := new(pb.RateLimitRequest)
 		if err := decode(in); err != nil {
 			return nil, err
 		}
-		on, ok := s.(server)
-		if !ok {
-			return nil, status.Errorf(codes.Internal, "kuadrant: %T is no service", s)
-		}
 		if through == nil {
-			return of(on, ctx, in)
+			return of(ctx, in)
 		}
 		info := &grpc.UnaryServerInfo{Server: s, FullMethod: "/" + Name + "/" + name}
 		return through(ctx, in, info, func(ctx context.Context, req any) (any, error) {
-			return of(on, ctx, req.(*pb.RateLimitRequest))
+			return of(ctx, req.(*pb.RateLimitRequest))
 		})
 	}
 }

@@ -232,18 +232,50 @@ func (a *Asker) Refuse(key string, at keys.Place, n int64, ans wire.Answer, sent
 
 // StillNone notes an answer of Redis without units, so that the next Peek at the key does not ask again at once.
 func (a *Asker) StillNone(key string) {
+	if e := a.known(key); e != nil {
+		ev := e.Event()
+		e.Account.StillNone(&ev.Conditions, ev.Now)
+		ev.End(account.Verdict{})
+	}
+}
+
+// known returns the locked entry of a key in memory; nil: there is none.
+func (a *Asker) known(key string) *keys.Entry {
 	e := a.terms.Store.Get(key)
 	if e == nil {
-		return
+		return nil
 	}
 	e.Lock()
 	if e.Dead() {
 		e.Unlock()
-		return
+		return nil
+	}
+	return e
+}
+
+// PeekAlone returns what a call for one unit would get for a key about which Redis does not answer.
+func (a *Asker) PeekAlone(key string, at keys.Place) hybridlimit.Result {
+	res := hybridlimit.Result{Limit: at.Plan.Burst, Policy: a.terms.Name}
+	if a.terms.StrictDenies(at.Tag) {
+		res.Source, res.RetryAfter = hybridlimit.SourceTimeout, a.terms.StrictRetry()
+	} else {
+		f := a.forecast(key, at)
+		res.Allowed, res.Source, res.Remaining, res.RetryAfter = f.Allowed, f.Source, f.Left, time.Duration(f.Until)
+	}
+	res.ResetAfter = a.terms.ResetAfter(at.Plan, res.Remaining, 0)
+	return res
+}
+
+// forecast returns what the fallback would decide about one unit of a key.
+func (a *Asker) forecast(key string, at keys.Place) account.Forecast {
+	e := a.known(key)
+	if e == nil {
+		return a.terms.ForecastAlone(key, at)
 	}
 	ev := e.Event()
-	e.Account.StillNone(&ev.Conditions, ev.Now)
+	f := e.Account.Alone(&ev.Conditions, ev.Now)
 	ev.End(account.Verdict{})
+	return f
 }
 
 // Accept forgets the refusal of a key, because units were given back after it.

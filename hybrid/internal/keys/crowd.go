@@ -34,13 +34,22 @@ func (t *Terms) Crowded(key string, now int64) bool {
 // WithoutMemory decides a call that Redis does not answer, for a key that finds no room in memory. The admitted units
 // are counted as dropped and not owed: Redis never learns of them.
 func (t *Terms) WithoutMemory(key string, at Place, n int64) account.Verdict {
-	if t.Control.Mode() == account.ModeStrict && !t.Alone(at.Tag) { // as account.Account.without
-		return account.Verdict{Action: account.Deny, Source: hybridlimit.SourceTimeout, Retry: max(int64(t.Engine.RTT()), int64(Tick))}
+	if t.StrictDenies(at.Tag) {
+		return account.Verdict{Action: account.Deny, Source: hybridlimit.SourceTimeout, Retry: int64(t.StrictRetry())}
 	}
 	v := t.FromOverflow(key, at, at.Plan, n)
 	t.CountOverflow(n, v.Action == account.Admit)
 	return v
 }
+
+// StrictDenies reports whether a call that Redis did not answer is denied, because the answer of Redis counts: see
+// account.Account.TimedOut.
+func (t *Terms) StrictDenies(tag int) bool {
+	return t.Control.Mode() == account.ModeStrict && !t.Alone(tag)
+}
+
+// StrictRetry returns the RetryAfter of such a call.
+func (t *Terms) StrictRetry() time.Duration { return max(t.Engine.RTT(), Tick) }
 
 // FromOverflow is withoutMemory without the counting.
 func (t *Terms) FromOverflow(key string, at Place, r *account.Plan, n int64) account.Verdict {
@@ -125,8 +134,8 @@ var _ fallback.Share = (*Entry)(nil)
 // ForecastAlone returns what a call for one unit would get without Redis, for a key that is not in memory.
 func (t *Terms) ForecastAlone(key string, at Place) account.Forecast {
 	now := t.Clock.Now()
-	c := account.Conditions{Fallback: t.Share(at.Plan, t.Fleet.Size()), Tick: int64(Tick)}
-	c.Fallback.Ends = t.WindowEnd(at.Tag, at.Plan.Window, now)
-	c.Fallback.Share = fallback.OfKey{Of: t.Shares, Key: key}
-	return c.Fallback.Forecast(c.Tick, now)
+	f := t.Share(at.Plan, t.Fleet.Size())
+	f.Ends = t.WindowEnd(at.Tag, at.Plan.Window, now)
+	f.Share = fallback.OfKey{Of: t.Shares, Key: key}
+	return f.Forecast(int64(Tick), now)
 }

@@ -34,15 +34,11 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-var serving = regexp.MustCompile(`serving" grpc=(\S+)`)
+var serving = regexp.MustCompile(`serving" grpc=\S* http=(\S*)`)
 
-// SIGTERM ends the program with status 0, also if it comes twice.
-func TestTerminates(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(file, []byte("domain: shop\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := command(t, "-config", file, "-grpc", "127.0.0.1:0", "-http", "")
+// run runs a program until it ends, and returns its log. Served is called when it serves, with the address of its pages.
+func run(t *testing.T, cmd *exec.Cmd, served func(pages string)) (log string, err error) {
+	t.Helper()
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -51,19 +47,36 @@ func TestTerminates(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill() })
-	var log strings.Builder
 	for in := bufio.NewScanner(stderr); in.Scan(); {
-		log.WriteString(in.Text() + "\n")
-		if serving.MatchString(in.Text()) {
-			for range 2 {
-				if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-					t.Fatal(err)
-				}
-			}
+		log += in.Text() + "\n"
+		if at := serving.FindStringSubmatch(in.Text()); at != nil {
+			served(at[1])
 		}
 	}
-	if err := cmd.Wait(); err != nil || !strings.Contains(log.String(), "draining") || !strings.Contains(log.String(), "WARNING: there is no -redis") {
-		t.Errorf("%v\n%s", err, log.String())
+	return log, cmd.Wait()
+}
+
+// terminate sends SIGTERM.
+func terminate(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SIGTERM ends the program with status 0, also if it comes twice.
+func TestTerminates(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(file, []byte("domain: shop\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, "-config", file, "-grpc", "127.0.0.1:0", "-http", "")
+	log, err := run(t, cmd, func(string) {
+		terminate(t, cmd)
+		terminate(t, cmd)
+	})
+	if err != nil || !strings.Contains(log, "draining") || !strings.Contains(log, "WARNING: there is no -redis") {
+		t.Errorf("%v\n%s", err, log)
 	}
 }
 
@@ -98,23 +111,9 @@ func TestTerminatesWithoutRedis(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd := command(t, "-config", file, "-grpc", "127.0.0.1:0", "-http", "127.0.0.1:0", "-redis", c.redis, "-poll", "100ms")
-			stderr, err := cmd.StderrPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { cmd.Process.Kill() })
-			var log strings.Builder
 			var ended time.Time
-			for in := bufio.NewScanner(stderr); in.Scan(); {
-				log.WriteString(in.Text() + "\n")
-				at := regexp.MustCompile(`serving" .*http=(\S+)`).FindStringSubmatch(in.Text())
-				if at == nil {
-					continue
-				}
-				res, err := http.Post("http://"+at[1]+"/json", "application/json", strings.NewReader(`{"domain":"shop","descriptors":[{"entries":[{"key":"k"}]}]}`))
+			log, err := run(t, cmd, func(pages string) {
+				res, err := http.Post("http://"+pages+"/json", "application/json", strings.NewReader(`{"domain":"shop","descriptors":[{"entries":[{"key":"k"}]}]}`))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -123,19 +122,16 @@ func TestTerminatesWithoutRedis(t *testing.T) {
 					if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
 						t.Fatal(err)
 					}
-					time.Sleep(250 * time.Millisecond) // two looks
+					time.Sleep(250 * time.Millisecond) // two looks; nothing tells that a parse has begun
 				}
 				ended = time.Now()
-				if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-					t.Fatal(err)
-				}
-			}
-			err = cmd.Wait()
+				terminate(t, cmd)
+			})
 			if !testenv.Long() {
 				c.most = time.Minute // a busy machine
 			}
-			if took := time.Since(ended); err != nil || took > c.most || !strings.Contains(log.String(), "Redis was not told all counts") {
-				t.Errorf("%v after %v, want status 0 within %v\n%s", err, took, c.most, log.String())
+			if took := time.Since(ended); err != nil || took > c.most || !strings.Contains(log, "Redis was not told all counts") {
+				t.Errorf("%v after %v, want status 0 within %v\n%s", err, took, c.most, log)
 			}
 		})
 	}
@@ -178,25 +174,12 @@ func TestGarbageCollection(t *testing.T) {
 	if err := os.WriteFile(file, []byte("domain: shop\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := regexp.MustCompile(`serving" .*http=(\S+)`)
 	for gogc, want := range map[string]string{"": "go_gc_gogc_percent 400\n", "150": "go_gc_gogc_percent 150\n"} {
 		cmd := command(t, "-config", file, "-grpc", "127.0.0.1:0", "-http", "127.0.0.1:0")
 		cmd.Env = append(cmd.Env, "GOGC="+gogc)
-		stderr, err := cmd.StderrPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { cmd.Process.Kill() })
 		var text string
-		for in := bufio.NewScanner(stderr); in.Scan(); {
-			at := address.FindStringSubmatch(in.Text())
-			if at == nil {
-				continue
-			}
-			res, err := http.Get("http://" + at[1] + "/metrics")
+		_, err := run(t, cmd, func(pages string) {
+			res, err := http.Get("http://" + pages + "/metrics")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -206,11 +189,9 @@ func TestGarbageCollection(t *testing.T) {
 				t.Fatal(err)
 			}
 			text = string(body)
-			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := cmd.Wait(); err != nil || !strings.Contains(text, want) {
+			terminate(t, cmd)
+		})
+		if err != nil || !strings.Contains(text, want) {
 			t.Errorf("GOGC=%s: %v, no %q in the metrics", gogc, err, want)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/rls/internal/parity"
 )
 
-// TestPin compares the hash in PIN with the cases: nobody may edit an answer. Record writes both.
+// TestPin compares the hash in PIN with the cases, so that an edited answer is found. Record writes both.
 func TestPin(t *testing.T) {
 	pin, err := parity.ReadPin("testdata")
 	if err != nil {

@@ -67,3 +67,20 @@ func TestManyExpressions(t *testing.T) {
 		}
 	}
 }
+
+// TestManyStars bounds the time of a hostile value among a thousand patterns that it almost fits.
+func TestManyStars(t *testing.T) {
+	text := "domain: d\ndescriptors:\n"
+	for i := range 1000 {
+		text += fmt.Sprintf("- {key: k, value: \"*ab%d*\", rate_limit: {unit: day, requests_per_unit: 1}}\n", 1000+i)
+	}
+	s := parse(t, text)
+	for _, value := range []string{strings.Repeat("b", 60<<10), strings.Repeat("ab", 30<<10), strings.Repeat("a", 60<<10)} {
+		began := time.Now()
+		s.Find("d", entries("k", value))
+		took := time.Since(began)
+		if t.Logf("%d bytes took %v", len(value), took); took > time.Second {
+			t.Errorf("%d bytes took %v", len(value), took)
+		}
+	}
+}

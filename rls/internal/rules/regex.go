@@ -7,7 +7,7 @@ import (
 )
 
 // The bounds of expressions. A client chooses the values that are compared with them: so it pays at most maxSteps times
-// maxRegexValue steps of a program for an entry of a descriptor, about 10 ms.
+// maxRegexValue steps of a program for an entry of a descriptor, some ms (TestManyExpressions).
 const (
 	maxRegex = 1000 // bytes of an expression
 	maxSteps = 1000 // of the programs of the descriptors in one list

@@ -142,7 +142,7 @@ func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Setti
 	prometheus := e.bool("USE_PROMETHEUS")
 	fs.StringVar(&s.Metrics, "metrics", e.metrics(prometheus), "`address` of a second server for the metrics; empty: none")
 	fs.StringVar(&s.Path, "metrics-path", cmp.Or(e.get("PROMETHEUS_PATH"), "/metrics"), "`path` of the metrics there")
-	fs.BoolVar(&s.Timed, "response-times", prometheus, "measure the times of answers in a histogram, for about 100 ns a call")
+	fs.BoolVar(&s.Timed, "response-times", prometheus, "measure the times of answers in a histogram, which reads the clock twice a call")
 	fs.StringVar(&s.Debug, "debug", e.debug(), "`address` of /rlconfig and /debug/pprof/; empty: none")
 	level := fs.String("log-level", cmp.Or(e.get("LOG_LEVEL"), "info"), "least `level` of the lines in the log: debug, info, warn or error")
 	format := fs.String("log-format", cmp.Or(e.get("LOG_FORMAT"), "text"), "`format` of the log: text or json")
@@ -234,9 +234,9 @@ func (s *Settings) check(bad *adapter.Violations) {
 	refuse(s.GRPC == "", "-grpc", s.GRPC, "is required")
 	refuse(s.Age.Most < 0 || s.Age.Grace < 0, "-max-connection-age, -max-connection-age-grace", fmt.Sprint(s.Age.Most, ", ", s.Age.Grace), "must not be negative")
 	refuse(s.Metrics != "" && (!strings.HasPrefix(s.Path, "/") || path.Clean(s.Path) != s.Path || strings.ContainsAny(s.Path, "{} ")), "-metrics-path", s.Path, "must be a path such as /metrics, without braces and spaces")
-	for flag, address := range map[string]string{"-grpc": s.GRPC, "-http": s.HTTP, "-metrics": s.Metrics, "-debug": s.Debug} {
-		socket, ok := strings.CutPrefix(address, "unix:")
-		refuse(ok && strings.Trim(socket, "/") == "", flag, address, "must have the path of a socket after unix:")
+	for _, a := range []struct{ flag, address string }{{"-grpc", s.GRPC}, {"-http", s.HTTP}, {"-metrics", s.Metrics}, {"-debug", s.Debug}} {
+		socket, ok := strings.CutPrefix(a.address, "unix:")
+		refuse(ok && strings.Trim(socket, "/") == "", a.flag, a.address, "must have the path of a socket after unix:")
 	}
 	near := s.Service.NearRatio
 	refuse(!(near >= 0 && near <= 1), "-near-ratio", near, "must be 0 to 1")

@@ -79,9 +79,9 @@ func (srv *server) listen(reg *prometheus.Registry) (on Addresses, failed <-chan
 func serve(name, address string, with func(net.Listener) error, errs chan<- error) (string, error) {
 	network := "tcp"
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		network, address = "unix", "/"+strings.TrimLeft(path, "/")
-		if !strings.HasPrefix(path, "/") {
-			address = path
+		network, address = "unix", path
+		if strings.HasPrefix(path, "//") { // unix:///path
+			address = "/" + strings.TrimLeft(path, "/")
 		}
 		if err := removeSocket(address); err != nil {
 			return "", fmt.Errorf("hybridlimit-rls: %s: %w", name, err)

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	config "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/rls/internal/xds"
@@ -139,4 +143,30 @@ func TestLyingControlPlane(t *testing.T) {
 	if t.Logf("%d pushes, of which %v were looked at", lies.pushed.Load(), refused); refused < 3 || refused > 60 {
 		t.Errorf("%v pushes were looked at in 5 s, want at most 10 a second", refused)
 	}
+}
+
+// resourcesOf returns a configuration as resources.
+func resourcesOf(t *testing.T, c *config.RateLimitConfig) []*anypb.Any {
+	t.Helper()
+	one, err := anypb.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []*anypb.Any{one}
+}
+
+// valueOf returns the value of a metric without labels.
+func valueOf(t *testing.T, text, name string) float64 {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -20,13 +18,17 @@ import (
 	"github.com/hybridlimit/hybridlimit/rls/internal/xds"
 )
 
-// plane is a control plane that pushes what a test tells, and keeps all requests.
+// plane is a control plane that pushes what a test tells, and gives it all requests.
 type plane struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 	pushes chan *discovery.DiscoveryResponse
 	end    chan struct{} // ends a stream
-	mu     sync.Mutex
-	asked  []*discovery.DiscoveryRequest
+	asks   chan ask
+}
+
+// ask is a request, and the header of its stream.
+type ask struct {
+	*discovery.DiscoveryRequest
 	header metadata.MD
 }
 
@@ -38,9 +40,7 @@ func (p *plane) StreamAggregatedResources(s grpc.BidiStreamingServer[discovery.D
 			if err != nil {
 				return
 			}
-			p.mu.Lock()
-			p.asked, p.header = append(p.asked, req), header
-			p.mu.Unlock()
+			p.asks <- ask{req, header}
 		}
 	}()
 	for {
@@ -57,22 +57,6 @@ func (p *plane) StreamAggregatedResources(s grpc.BidiStreamingServer[discovery.D
 	}
 }
 
-// requests waits for a number of requests, and returns the last one.
-func (p *plane) request(t *testing.T, n int) *discovery.DiscoveryRequest {
-	t.Helper()
-	for range 1000 {
-		p.mu.Lock()
-		all := p.asked
-		p.mu.Unlock()
-		if len(all) >= n {
-			return all[n-1]
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("there is no request %d", n)
-	return nil
-}
-
 // started returns a control plane and its address.
 func started(t *testing.T) (*plane, string) {
 	t.Helper()
@@ -80,7 +64,7 @@ func started(t *testing.T) (*plane, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &plane{pushes: make(chan *discovery.DiscoveryResponse), end: make(chan struct{})}
+	p := &plane{pushes: make(chan *discovery.DiscoveryResponse), end: make(chan struct{}), asks: make(chan ask, 100)}
 	s := grpc.NewServer()
 	discovery.RegisterAggregatedDiscoveryServiceServer(s, p)
 	go s.Serve(l)
@@ -102,15 +86,16 @@ func TestClient(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
-	expect := func(n int, version, nonce, detail string) {
+	expect := func(n int, version, nonce, detail string) ask {
 		t.Helper()
-		got := p.request(t, n)
+		got := <-p.asks
 		if got.GetVersionInfo() != version || got.GetResponseNonce() != nonce || !strings.Contains(got.GetErrorDetail().GetMessage(), detail) || got.GetTypeUrl() != xds.Type {
 			t.Errorf("request %d: %v, want version %q, nonce %q and %q", n, got, version, nonce, detail)
 		}
 		if (detail == "") != (got.GetErrorDetail() == nil) {
 			t.Errorf("request %d: %v", n, got.GetErrorDetail())
 		}
+		return got
 	}
 	heard := func(want string) {
 		t.Helper()
@@ -121,20 +106,18 @@ func TestClient(t *testing.T) {
 	push := func(version, nonce, kind string) {
 		p.pushes <- &discovery.DiscoveryResponse{VersionInfo: version, Nonce: nonce, TypeUrl: kind}
 	}
-	expect(1, "", "", "")
-	if got := p.request(t, 1).GetNode().GetId(); got != "n" || p.header.Get("team")[0] != "edge" {
-		t.Errorf("node %s, header %v", got, p.header)
+	if got := expect(1, "", "", ""); got.GetNode().GetId() != "n" || got.header.Get("team")[0] != "edge" {
+		t.Errorf("node %v, header %v", got.GetNode(), got.header)
 	}
 	push("1", "a", xds.Type)
 	expect(2, "1", "a", "")
 	heard("true <nil>")
 	refuse = errors.New(strings.Repeat("wrong ", 10_000))
 	push("2", "b", xds.Type)
-	expect(3, "1", "b", "wrong")
-	heard("true wrong")
-	if n := len(p.request(t, 3).GetErrorDetail().GetMessage()); n > 5000 {
+	if n := len(expect(3, "1", "b", "wrong").GetErrorDetail().GetMessage()); n > 5000 {
 		t.Errorf("the refusal has %d bytes", n)
 	}
+	heard("true wrong")
 	refuse = nil
 	push("3", "c", "type.googleapis.com/other")
 	expect(4, "1", "c", "other")
