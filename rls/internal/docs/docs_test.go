@@ -12,10 +12,12 @@ import (
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3" // for its type
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"    // for its type
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rate_limit_quota/v3" // for its type
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"        // for its type
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"           // for its type
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3" // for its type
+	_ "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"              // for its type
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -167,6 +169,31 @@ func TestEnvoy(t *testing.T) {
 	}
 }
 
+func TestQuotas(t *testing.T) {
+	blocks := fragments(t, "docs/envoy.md")["Quotas"]
+	if len(blocks) != 1 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	check := func(text string) error {
+		docs, err := documents(text)
+		if err != nil {
+			return err
+		}
+		return envoy(docs[0])
+	}
+	if err := check(blocks[0]); err != nil {
+		t.Error(err)
+	}
+	for right, wrong := range map[string]string{
+		"reporting_interval: 5s": "reporting_interval: 0.05s", "header_name": "header", "domain: shop": "domain: ''",
+		"BucketSettings": "Bucket", "reuse_last_assignment": "reuse_assignment", "on_no_match": "on_match",
+	} {
+		if text := strings.ReplaceAll(blocks[0], right, wrong); text == blocks[0] || check(text) == nil {
+			t.Errorf("%s is accepted", wrong)
+		}
+	}
+}
+
 func TestIstio(t *testing.T) {
 	blocks := fragments(t, "docs/envoy.md")["Istio"]
 	if len(blocks) != 1 {
@@ -214,7 +241,7 @@ func TestRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(text, []byte("domain: shop")); n != 6 {
-		t.Errorf("the domain of the rules is named %d times, want 6: rules, Envoy, Istio, Contour, Emissary, critical calls", n)
+	if n := bytes.Count(text, []byte("domain: shop")); n != 7 {
+		t.Errorf("the domain of the rules is named %d times, want 7: rules, Envoy, Istio, Contour, Emissary, critical calls, quotas", n)
 	}
 }

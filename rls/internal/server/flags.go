@@ -32,6 +32,7 @@ type Settings struct {
 	Debug    string        // address; empty: none
 	Timed    bool          // a histogram of the times of answers
 	Reflect  bool          // gRPC reflection
+	Quotas   bool          // the rate limit quota service
 	Redis    Redis
 	Prefix   string
 	Tags     int // 0: by the Redis, see tags
@@ -138,6 +139,7 @@ func ParseFlags(args []string, getenv func(string) string, out io.Writer) (Setti
 	fs.DurationVar(&s.Age.Most, "max-connection-age", e.duration("GRPC_MAX_CONNECTION_AGE", 24*time.Hour), "time after which a gRPC client is asked to connect anew, so that it finds new replicas; 0: never")
 	fs.DurationVar(&s.Age.Grace, "max-connection-age-grace", e.duration("GRPC_MAX_CONNECTION_AGE_GRACE", time.Hour), "time after which its calls are then cancelled; 0: never")
 	fs.BoolVar(&s.Reflect, "reflection", false, "serve gRPC reflection, for grpcurl")
+	fs.BoolVar(&s.Quotas, "rlqs", false, "serve rate limit quotas too (RLQS): Envoy decides by itself, by an assignment")
 	fs.StringVar(&s.HTTP, "http", e.address("HOST", "PORT", "8080"), "`address` of /healthcheck, /metrics, /json and /rlconfig; empty: none")
 	prometheus := e.bool("USE_PROMETHEUS")
 	fs.StringVar(&s.Metrics, "metrics", e.metrics(prometheus), "`address` of a second server for the metrics; empty: none")

@@ -128,15 +128,17 @@ var series = regexp.MustCompile(`(?m)^[a-zA-Z_:][a-zA-Z0-9_:]*(\{([a-zA-Z_][a-zA
 // Clients that go away in the middle of calls leave no goroutines.
 // TestLargeRequest sends a million empty descriptors in two bytes each. They would take fifty times as much memory.
 func TestLargeRequest(t *testing.T) {
-	r := start(t, "-config", write(t, t.TempDir(), "a.yaml", someRules))
-	for n, want := range map[int]codes.Code{100_000: codes.InvalidArgument, 1_000_000: codes.ResourceExhausted} {
-		empty := make([]*ratelimit.RateLimitDescriptor, n)
-		for i := range empty {
-			empty[i] = &ratelimit.RateLimitDescriptor{}
-		}
-		_, err := r.client.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "shop", Descriptors: empty})
-		if status.Code(err) != want {
-			t.Errorf("%d descriptors: %v, want %v", n, err, want)
+	for _, flag := range []string{"-reflection", "-rlqs"} {
+		r := start(t, "-config", write(t, t.TempDir(), "a.yaml", someRules), flag)
+		for n, want := range map[int]codes.Code{100_000: codes.InvalidArgument, 200_000: codes.ResourceExhausted, 1_000_000: codes.ResourceExhausted} {
+			empty := make([]*ratelimit.RateLimitDescriptor, n)
+			for i := range empty {
+				empty[i] = &ratelimit.RateLimitDescriptor{}
+			}
+			_, err := r.client.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "shop", Descriptors: empty})
+			if status.Code(err) != want {
+				t.Errorf("%s: %d descriptors: %v, want %v", flag, n, err, want)
+			}
 		}
 	}
 }

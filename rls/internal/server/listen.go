@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -10,13 +11,17 @@ import (
 	"syscall"
 	"time"
 
+	quotapb "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/hybridlimit/hybridlimit/rls/kuadrant"
 )
@@ -32,19 +37,27 @@ type Addresses struct{ GRPC, HTTP, Metrics, Debug string }
 func (srv *server) listen(reg *prometheus.Registry) (on Addresses, failed <-chan error, err error) {
 	s := &srv.settings
 	options := []grpc.ServerOption{
-		grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxRecvMsgSize(maxRequest),
+		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: s.Age.Most, MaxConnectionAgeGrace: s.Age.Grace}),
 	}
 	if srv.certs != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(srv.certs.config())))
 	}
 	if s.Timed {
-		options = append(options, grpc.UnaryInterceptor(timed(reg)))
+		options = append(options, grpc.ChainUnaryInterceptor(timed(reg)))
+	}
+	if srv.quotas != nil { // a report of all buckets of an Envoy is larger than a request
+		options = append(options, grpc.MaxRecvMsgSize(maxReport), grpc.ChainUnaryInterceptor(small))
+	} else {
+		options = append(options, grpc.MaxRecvMsgSize(maxRequest))
 	}
 	srv.grpc = grpc.NewServer(options...)
 	pb.RegisterRateLimitServiceServer(srv.grpc, srv.service)
 	kuadrant.Register(srv.grpc, srv.service)
 	healthpb.RegisterHealthServer(srv.grpc, srv.ready.grpc)
+	if srv.quotas != nil {
+		quotapb.RegisterRateLimitQuotaServiceServer(srv.grpc, srv.quotas)
+	}
 	if s.Reflect {
 		reflection.Register(srv.grpc)
 	}
@@ -73,6 +86,14 @@ func (srv *server) listen(reg *prometheus.Registry) (on Addresses, failed <-chan
 		}
 	}
 	return on, errs, nil
+}
+
+// small refuses a request that is larger than maxRequest, where messages may be larger.
+func small(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if m, ok := req.(proto.Message); ok && proto.Size(m) > maxRequest {
+		return nil, status.Errorf(codes.ResourceExhausted, "a request has at most %d bytes, not %d", maxRequest, proto.Size(m))
+	}
+	return next(ctx, req)
 }
 
 // serve listens on an address, and returns it. Errors of with go to errs.

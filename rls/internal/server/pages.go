@@ -21,6 +21,9 @@ import (
 // take fifty times their size in memory before they are counted, and Envoy's headers are at most 60 KiB by default.
 const maxRequest = 256 << 10
 
+// maxReport is the size of the largest report of the quota service, in bytes: ten thousand buckets have 350 KB and more.
+const maxReport = 1 << 20
+
 // handler serves the pages for operators.
 func handler(service *rls.Service, reg *prometheus.Registry, healthy func() bool) http.Handler {
 	mux := http.NewServeMux()

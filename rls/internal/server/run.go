@@ -18,6 +18,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/rls"
+	"github.com/hybridlimit/hybridlimit/rls/rlqs"
 )
 
 // pagesDrain is the time for HTTP requests in flight at the end.
@@ -29,6 +30,7 @@ type server struct {
 	log      *slog.Logger
 	hub      *hybrid.Hub
 	service  *rls.Service
+	quotas   *rlqs.Service         // nil: not asked for
 	rules    func(context.Context) // keeps them as those of their source
 	certs    *certificates         // nil: no TLS
 	grpc     *grpc.Server
@@ -107,6 +109,12 @@ func (srv *server) prepare(ctx context.Context, stderr io.Writer) (*prometheus.R
 	if srv.service, err = rls.New(srv.hub, o); err != nil {
 		return nil, err
 	}
+	if s.Quotas {
+		if srv.quotas, err = rlqs.New(srv.hub, srv.service, srv.log); err != nil {
+			return nil, err
+		}
+		srv.ends = append(srv.ends, func() { srv.quotas.Close() })
+	}
 	reg.MustRegister(srv.service.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := srv.follow(ctx, provider); err != nil {
 		return nil, err
@@ -175,6 +183,9 @@ func (srv *server) drain() {
 		srv.log.Warn("hybridlimit-rls: calls are still in flight at the end of -drain; they are cancelled")
 		srv.grpc.Stop()
 	})
+	if srv.quotas != nil {
+		srv.quotas.Close() // its streams do not end by themselves
+	}
 	srv.grpc.GracefulStop() // Stop ends it
 	over.Stop()
 	pages, cancel := context.WithTimeout(context.Background(), pagesDrain) // a slow client must not use up the time of the counts

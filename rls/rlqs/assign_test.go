@@ -1,0 +1,169 @@
+package rlqs
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// counter has the slices of all Envoys.
+type counter struct {
+	taken, envoys int64
+	needs         [3]int64
+}
+
+// place is the pool of one Envoy.
+type place struct {
+	*counter
+	self need
+}
+
+func (c *counter) Take(n int64) int64 {
+	n = min(n, allSlices-c.taken)
+	c.taken += n
+	return n
+}
+
+func (c *counter) Part(n int64) int64 { return n }
+func (c *counter) Give(n int64)       { c.taken -= n }
+func (c *counter) Envoys() int64      { return c.envoys }
+
+func (p *place) Tell(n need) {
+	p.needs[p.self]--
+	p.needs[n]++
+	p.self = n
+}
+
+func (p *place) Others() need {
+	for n := starves; n > nothing; n-- {
+		if p.needs[n] > 1 || p.needs[n] == 1 && p.self != n {
+			return n
+		}
+	}
+	return nothing
+}
+
+// envoy is the local rate limit of an Envoy.
+type envoy struct {
+	a        assignment
+	place    place
+	rate     int64 // slices
+	tokens   float64
+	expires  time.Duration
+	pending  float64
+	use      usage
+	next     time.Duration
+	reported time.Duration
+}
+
+// simulate runs a fleet of Envoys with a load, and returns the excess in seconds of the limit, and the part of what could
+// be served that was.
+func simulate(
+	n int, perSecond float64, every, lasts time.Duration, load func(i int, at time.Duration, n int) float64, seed uint64,
+) (excess, used float64) {
+	const step = 20 * time.Millisecond
+	rng := rand.New(rand.NewPCG(seed, 1))
+	pool := &counter{envoys: int64(n)}
+	envoys := make([]envoy, n)
+	for i := range envoys {
+		envoys[i].place.counter = pool
+		envoys[i].next = time.Duration(rng.Float64() * float64(every))
+	}
+	var served, could, balance, lowest float64
+	began := time.Unix(0, 0)
+	for at := time.Duration(0); at < lasts; at += step {
+		here, asked := 0.0, 0.0
+		for i := range envoys {
+			e := &envoys[i]
+			rate := 0.0
+			if at <= e.expires {
+				rate = float64(e.rate) * assigned * perSecond / allSlices
+			}
+			e.tokens = min(e.tokens+rate*step.Seconds(), max(1, rate*bucketFor.Seconds()))
+			e.pending += load(i, at, n) * perSecond * step.Seconds()
+			calls := float64(int64(e.pending))
+			e.pending -= calls
+			pass := min(calls, float64(int64(e.tokens)))
+			e.tokens -= pass
+			e.use.allowed += pass
+			e.use.denied += calls - pass
+			here, asked = here+pass, asked+calls
+			if at >= e.next || !e.a.begun && calls > 0 {
+				e.use.elapsed = at - e.reported
+				told := e.a.report(&e.place, e.use, perSecond, began.Add(at))
+				if told != e.rate {
+					e.tokens = max(1, float64(told)*assigned*perSecond/allSlices*bucketFor.Seconds()) // a new bucket is full
+				}
+				e.rate, e.use, e.reported, e.next, e.expires = told, usage{}, at, at+every, at+2*every
+			}
+		}
+		balance += here - perSecond*step.Seconds()
+		lowest = min(lowest, balance)
+		excess = max(excess, (balance-lowest)/perSecond)
+		if at >= 4*every {
+			served, could = served+here, could+asked
+		}
+	}
+	return excess, served / min(could, perSecond*(lasts-4*every).Seconds())
+}
+
+// TestAssignments compares fleets of Envoys with the bounds of docs/decisions/0079.
+func TestAssignments(t *testing.T) {
+	loads := []struct {
+		name string
+		load func(i int, at time.Duration, n int) float64
+		use  float64
+	}{
+		{"even", func(_ int, _ time.Duration, n int) float64 { return 2 / float64(n) }, 0.9},
+		{"one asks 80 %", func(i int, _ time.Duration, n int) float64 {
+			if i == 0 {
+				return 1.6
+			}
+			return 0.4 / float64(n-1)
+		}, 0.7},
+		{"half", func(_ int, _ time.Duration, n int) float64 { return 0.5 / float64(n) }, 0.9},
+		{"one at a time", func(i int, at time.Duration, n int) float64 {
+			if int(at/time.Minute)%n == i {
+				return 2
+			}
+			return 0
+		}, 0.6},
+	}
+	for _, l := range loads {
+		for _, n := range []int{3, 20} {
+			for _, every := range []time.Duration{5 * time.Second, time.Second} {
+				t.Run(fmt.Sprintf("%s, %d Envoys, %v", l.name, n, every), func(t *testing.T) {
+					excess, used := simulate(n, perSecond, every, 3*time.Minute, l.load, 1)
+					if t.Logf("excess %.3f s, use %.1f %%", excess, 100*used); excess > 0.1 || used < l.use {
+						t.Errorf("excess %.3f s of the limit, use %.3f", excess, used)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestSmallLimits has limits of which an Envoy gets less than a request in a tenth of a second. Its bucket has one all the
+// same. So each Envoy may be over by two: one that it had, and one by a change of its assignment.
+func TestSmallLimits(t *testing.T) {
+	for _, limit := range []float64{100, 10, 1, 0.1} {
+		for _, n := range []int{1, 3, 20} {
+			for name, load := range map[string]func(i int, at time.Duration, n int) float64{
+				"even": func(_ int, _ time.Duration, n int) float64 { return 2 / float64(n) },
+				"one at a time": func(i int, at time.Duration, n int) float64 {
+					return map[bool]float64{true: 2}[int(at/time.Minute)%n == i]
+				},
+				"changing": func(i int, at time.Duration, n int) float64 {
+					return map[bool]float64{true: 2}[int(at/(7*time.Second)+time.Duration(i))%3 == 0]
+				},
+			} {
+				excess, used := simulate(n, limit, 5*time.Second, 20*time.Minute, load, 1)
+				t.Logf("%v/s, %d Envoys, %s: excess of %.1f requests, use %.1f %%", limit, n, name, excess*limit, 100*used)
+				if excess*limit > 2*(0.1*limit+float64(n)) {
+					t.Errorf("%v/s, %d Envoys, %s: excess of %.1f requests", limit, n, name, excess*limit)
+				}
+			}
+		}
+	}
+}

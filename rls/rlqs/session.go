@@ -1,0 +1,191 @@
+package rlqs
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/rls/internal/rules"
+)
+
+// session is one stream: an Envoy. One goroutine uses it at a time.
+type session struct {
+	service *Service
+	domain  string
+	buckets map[name]*bucket
+}
+
+// bucket is a bucket that an Envoy reports.
+type bucket struct {
+	assignment
+	share   *share    // nil: nothing is counted
+	expires time.Time // of the assignment
+}
+
+// answer returns the answer to a report.
+func (one *session) answer(in *pb.RateLimitQuotaUsageReports, now time.Time) (*pb.RateLimitQuotaResponse, error) {
+	if d := in.GetDomain(); one.domain == "" {
+		if one.domain = d; d == "" {
+			return nil, status.Error(codes.InvalidArgument, "rlqs: the first report must name a domain")
+		}
+	} else if d != "" && d != one.domain {
+		return nil, status.Error(codes.InvalidArgument, "rlqs: the domain must not change in a stream")
+	}
+	if err := one.admit(in.GetBucketQuotaUsages(), now); err != nil {
+		return nil, err
+	}
+	out := &pb.RateLimitQuotaResponse{}
+	for usages := range slices.Chunk(in.GetBucketQuotaUsages(), together) {
+		actions := make([]*pb.RateLimitQuotaResponse_BucketAction, len(usages))
+		var all sync.WaitGroup
+		for i, u := range usages {
+			n, _ := nameOf(u.GetBucketId().GetBucket()) // admit has looked at it
+			b := one.buckets[n]
+			all.Go(func() { actions[i] = one.decide(b, u, now) })
+		}
+		all.Wait()
+		out.BucketAction = append(out.BucketAction, actions...)
+	}
+	out.BucketAction = slices.DeleteFunc(out.BucketAction, func(a *pb.RateLimitQuotaResponse_BucketAction) bool { return a == nil })
+	return out, nil
+}
+
+// admit returns an error if a usage is not valid. If not, all buckets are known afterwards.
+func (one *session) admit(usages []*pb.RateLimitQuotaUsageReports_BucketQuotaUsage, now time.Time) error {
+	seen := make(map[name]bool, len(usages))
+	for _, u := range usages {
+		n, err := nameOf(u.GetBucketId().GetBucket())
+		if err != nil {
+			return err
+		}
+		if t := u.GetTimeElapsed(); t != nil && (t.CheckValid() != nil || t.AsDuration() < 0) {
+			return status.Errorf(codes.InvalidArgument, "rlqs: time_elapsed must be 0 or more: %d s, %d ns", t.GetSeconds(), t.GetNanos())
+		}
+		if seen[n] {
+			return status.Error(codes.InvalidArgument, "rlqs: a report must name a bucket once")
+		}
+		seen[n] = true
+	}
+	if len(one.buckets)+len(seen) > maxBuckets {
+		one.sweep(now)
+	}
+	fresh := make(map[name]*bucket)
+	for n := range seen {
+		if one.buckets[n] == nil {
+			fresh[n] = &bucket{}
+		}
+	}
+	if len(one.buckets)+len(fresh) > maxBuckets {
+		return status.Errorf(codes.ResourceExhausted, "rlqs: a stream has at most %d buckets", maxBuckets)
+	}
+	maps.Copy(one.buckets, fresh)
+	return nil
+}
+
+// decide returns the answer about one bucket. Nil: there is none, because of an error, and Envoy goes on with what it has.
+func (one *session) decide(b *bucket, u *pb.RateLimitQuotaUsageReports_BucketQuotaUsage, now time.Time) *pb.RateLimitQuotaResponse_BucketAction {
+	ttl := ttlOf(u.GetTimeElapsed().AsDuration())
+	b.expires = now.Add(ttl + heard) // Envoy's time begins when it hears of it
+	strategy := one.strategy(b, u, now)
+	if strategy == nil {
+		return nil
+	}
+	return action(u.GetBucketId(), strategy, ttl)
+}
+
+// strategy returns the strategy of one bucket, or nil.
+func (one *session) strategy(b *bucket, u *pb.RateLimitQuotaUsageReports_BucketQuotaUsage, now time.Time) *typev3.RateLimitStrategy {
+	m, _ := one.service.rules.Rules().FindBucket(one.domain, u.GetBucketId().GetBucket())
+	switch r := m.Rule; {
+	case r == nil || r.Unlimited || r.Shadow:
+		b.forget()
+		return blanket(typev3.RateLimitStrategy_ALLOW_ALL)
+	case r.Limit.Algorithm == hybridlimit.AlgBlocked:
+		b.forget()
+		return blanket(typev3.RateLimitStrategy_DENY_ALL)
+	}
+	if b.share == nil || b.share.key != m.Key {
+		b.forget()
+		b.share = &share{fleet: one.service.fleet, key: m.Key}
+	}
+	limit := perSecondOf(m.Rule)
+	told := b.report(b.share, usage{float64(u.GetNumRequestsAllowed()), float64(u.GetNumRequestsDenied()), u.GetTimeElapsed().AsDuration()}, limit, now)
+	err := b.share.err
+	if b.share.err = nil; err != nil {
+		one.service.failed(err, now)
+	}
+	switch {
+	case told > 0:
+		return bucketOf(float64(told) * assigned * limit / allSlices)
+	case err != nil:
+		return nil
+	default: // no slice is free yet
+		return blanket(typev3.RateLimitStrategy_DENY_ALL)
+	}
+}
+
+// forget gives the slices of the bucket back.
+func (b *bucket) forget() {
+	if b.share != nil {
+		b.end(b.share)
+		b.share.leave()
+	}
+	b.share = nil
+}
+
+// sweep forgets the buckets whose assignments have expired: Envoy does not use them any more.
+func (one *session) sweep(now time.Time) {
+	for name, b := range one.buckets {
+		if now.After(b.expires) {
+			b.forget()
+			delete(one.buckets, name)
+		}
+	}
+}
+
+// end gives the slices back when the assignments have expired: Envoy uses them until then.
+func (one *session) end() {
+	last := time.Time{}
+	for name, b := range one.buckets {
+		if b.share == nil {
+			delete(one.buckets, name)
+			continue
+		}
+		b.share.leave()
+		if b.expires.After(last) {
+			last = b.expires
+		}
+	}
+	if len(one.buckets) == 0 {
+		one.service.streams.Done()
+		return
+	}
+	go func() {
+		defer one.service.streams.Done()
+		t := time.NewTimer(time.Until(last))
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-one.service.closed:
+		}
+		for _, b := range one.buckets {
+			b.forget()
+		}
+	}()
+}
+
+// perSecondOf returns the rate of a rule with a limit, in requests a second.
+func perSecondOf(r *rules.Rule) float64 {
+	period := r.Limit.Period
+	if period == 0 { // it begins by a calendar
+		period = rules.Period(r.Unit)
+	}
+	return float64(r.Limit.Rate) / period.Seconds()
+}
