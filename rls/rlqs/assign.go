@@ -6,9 +6,9 @@ import (
 )
 
 // A limit is allSlices. An Envoy's assignment of n slices lets it pass n/allSlices of the limit. Slices are places of calls in
-// flight (hybrid.Hub.Concurrency), so that the whole fleet hands out each slice once.
+// flight (hybrid.Hub.Concurrency), so that the whole fleet hands out each slice once. So many Envoys can have a part.
 const (
-	allSlices = 1000
+	allSlices = 10_000
 	// assigned is the part of a limit that is handed out: Envoy begins a changed assignment with a full bucket.
 	assigned = 0.98
 	// bucketFor is the size of Envoy's bucket, as time of its rate. Envoy ignores it when it compares assignments.
@@ -89,7 +89,7 @@ func (a *assignment) report(p pool, u usage, perSecond float64, now time.Time) i
 	switch {
 	case !short || want <= a.told:
 		p.Tell(nothing)
-	case a.told < allSlices/p.Envoys():
+	case a.told < fair(p):
 		p.Tell(starves)
 	default:
 		p.Tell(wants)
@@ -154,12 +154,15 @@ func (a *assignment) wanted(p pool, u usage, perSecond float64) int64 {
 
 // shared returns what an Envoy keeps while others starve: it gives up half of what it has more than its part.
 func (a *assignment) shared(p pool) int64 {
-	fair := max(1, allSlices/p.Envoys())
-	if a.told <= fair {
+	part := fair(p)
+	if a.told <= part {
 		return a.told
 	}
-	return a.down(p, max(fair, a.told-max(1, (a.told-fair)/2)))
+	return a.down(p, max(part, a.told-max(1, (a.told-part)/2)))
 }
+
+// fair returns the part of an Envoy if all need slices.
+func fair(p pool) int64 { return max(1, allSlices/p.Envoys()) }
 
 // down returns the least number of slices, from n, to which the assignment can go down.
 func (a *assignment) down(p pool, n int64) int64 {

@@ -131,10 +131,10 @@ func TestAssignments(t *testing.T) {
 		}, 0.6},
 	}
 	for _, l := range loads {
-		for _, n := range []int{3, 20} {
+		for _, n := range []int{3, 20, 2000} {
 			for _, every := range []time.Duration{5 * time.Second, time.Second} {
 				t.Run(fmt.Sprintf("%s, %d Envoys, %v", l.name, n, every), func(t *testing.T) {
-					excess, used := simulate(n, perSecond, every, 3*time.Minute, l.load, 1)
+					excess, used := simulate(n, max(perSecond, 1000*float64(n/20)), every, 3*time.Minute, l.load, 1)
 					if t.Logf("excess %.3f s, use %.1f %%", excess, 100*used); excess > 0.1 || used < l.use {
 						t.Errorf("excess %.3f s of the limit, use %.3f", excess, used)
 					}

@@ -4,7 +4,7 @@
 // The rules are those of a Service of package rls. A bucket is a descriptor of up to eight entries without an order. The
 // rate of its rule is what all Envoys together may pass.
 //
-//   - A limit is 1000 slices, which the whole fleet of replicas shares, as permits of a limit on calls in flight. They
+//   - A limit is 10 000 slices, which the whole fleet of replicas shares, as permits of a limit on calls in flight. They
 //     stand for 98 % of the limit. An Envoy gets as many as its usage needs, and a quarter more, while there are some.
 //   - An Envoy that wants more makes others give up what they do not use. One that has less than its part makes those
 //     give some up that have more than theirs. So a load that moves to another Envoy is served after 10 to 15 s, with
