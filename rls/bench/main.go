@@ -33,7 +33,7 @@ func main() {
 		benchkit.Main("bench", func(context.Context) error { return empty(os.Args[2]) })
 		return
 	}
-	size := scale{rounds: 6, lasts: 3 * time.Second, warm: time.Second}
+	size := scale{rounds: 10, lasts: 3 * time.Second, warm: time.Second}
 	write := flag.String("write", "", "also write the page to this `file`")
 	short := flag.Bool("short", false, "measure less, for a look")
 	flag.IntVar(&size.callers, "callers", 64, "number of callers, each with one call at a time")

@@ -135,7 +135,7 @@ func empty(addr string) error {
 	if err != nil {
 		return err
 	}
-	s := grpc.NewServer()
+	s := grpc.NewServer(grpc.NumStreamWorkers(128)) // as hybridlimit-rls, so that the difference is the decisions
 	pb.RegisterRateLimitServiceServer(s, nothing{})
 	return s.Serve(l)
 }
