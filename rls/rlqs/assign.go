@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// A limit is allSlices. An Envoy's assignment of n slices lets it pass n/allSlices of the limit. Slices are places of calls in
-// flight (hybrid.Hub.Concurrency), so that the whole fleet hands out each slice once. So many Envoys can have a part.
+// A limit is allSlices. An Envoy's assignment of n slices lets it pass n/allSlices of the limit. Slices are places of
+// calls in flight (hybrid.Hub.Concurrency), so that the whole fleet hands out each slice once. So many Envoys can
+// have a part.
 const (
 	allSlices = 10_000
 	// assigned is the part of a limit that is handed out: Envoy begins a changed assignment with a full bucket.
 	assigned = 0.98
 	// bucketFor is the size of Envoy's bucket, as time of its rate. Envoy ignores it when it compares assignments.
 	bucketFor = 100 * time.Millisecond
-	// quiet is the least time between two changes of an assignment, because each change fills Envoy's bucket: in this time,
-	// what is not handed out pays for it.
+	// quiet is the least time between two changes of an assignment, because each change fills Envoy's bucket: in this
+	// time, what is not handed out pays for it.
 	quiet = 5 * time.Second
 	// heard is the time after which Envoy has heard of an answer, if it reports.
 	heard = time.Second - time.Millisecond
@@ -97,8 +98,8 @@ func (a *assignment) report(p pool, u usage, perSecond float64, now time.Time) i
 	return a.told
 }
 
-// lower returns the slices of an assignment that is not raised. It keeps what it does not use as long as nobody wants it:
-// its load may come back.
+// lower returns the slices of an assignment that is not raised. It keeps what it does not use as long as nobody wants
+// it: its load may come back.
 func (a *assignment) lower(p pool, c change, want int64) int64 {
 	unused := float64(want) < (1-little)*float64(a.told)
 	if !unused && !c.paid(a.told) {
@@ -123,8 +124,8 @@ type change struct {
 	since     time.Duration // the last one
 }
 
-// paid reports whether the tokens of the full bucket are paid by what was not handed out since the last change. A lower
-// assignment leaves slices without use until the next report, which pays too.
+// paid reports whether the tokens of the full bucket are paid by what was not handed out since the last change. A
+// lower assignment leaves slices without use until the next report, which pays too.
 func (c change) paid(next int64) bool {
 	if c.told == 0 {
 		return true
@@ -135,7 +136,9 @@ func (c change) paid(next int64) bool {
 	if next < c.told && full <= unused {
 		return true
 	}
-	return c.since >= quiet-quiet/50 && full <= (1-assigned)*c.perSecond*float64(next)/allSlices*(c.since+quiet/50).Seconds()
+	const late = quiet / 50 // a report may come a little early
+	kept := (1 - assigned) * c.perSecond * float64(next) / allSlices * (c.since + late).Seconds()
+	return c.since >= quiet-late && full <= kept
 }
 
 // wanted returns the slices that Envoy needs by its usage.

@@ -21,7 +21,9 @@ func nameOf(bucket map[string]string) (n name, err error) {
 		return n, status.Error(codes.InvalidArgument, "rlqs: a bucket must have entries")
 	}
 	if len(bucket) > rules.MaxBucket {
-		return n, status.Errorf(codes.InvalidArgument, "rlqs: a bucket must have at most %d entries, not %d", rules.MaxBucket, len(bucket))
+		return n, status.Errorf(
+			codes.InvalidArgument, "rlqs: a bucket must have at most %d entries, not %d", rules.MaxBucket, len(bucket),
+		)
 	}
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(bucket)) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -42,8 +41,8 @@ type Service struct {
 	streams sync.WaitGroup // and the slices of streams that have ended
 }
 
-// New returns a service with the rules of another one, on its hub. It adds three limiters of calls in flight to the hub:
-// "rlqs.slices", "rlqs.envoys" and "rlqs.needs". Close it before the hub. Log receives a line, at most every ten
+// New returns a service with the rules of another one, on its hub. It adds three limiters of calls in flight to the
+// hub: "rlqs.slices", "rlqs.envoys" and "rlqs.needs". Close it before the hub. Log receives a line, at most every ten
 // seconds, about buckets that have no assignment because of an error. It never receives entries of a bucket. Nil:
 // slog.Default(). The error is that of Hub.Concurrency.
 func New(hub *hybrid.Hub, rules *rls.Service, log *slog.Logger) (*Service, error) {
@@ -57,8 +56,8 @@ func New(hub *hybrid.Hub, rules *rls.Service, log *slog.Logger) (*Service, error
 	return &Service{rules: rules, fleet: f, log: log, closed: make(chan struct{})}, nil
 }
 
-// Close ends all streams with the error Unavailable, and gives their slices back to the fleet, although their Envoys use
-// them until they hear of another assignment or theirs has expired. It closes the limiters. It is idempotent.
+// Close ends all streams with the error Unavailable, and gives their slices back to the fleet, although their Envoys
+// use them until they hear of another assignment or theirs has expired. It closes the limiters. It is idempotent.
 func (s *Service) Close() error {
 	s.mu.Lock()
 	if !s.ended {
@@ -81,9 +80,9 @@ func (s *Service) begin() (*session, error) {
 	return &session{service: s, buckets: map[name]*bucket{}}, nil
 }
 
-// StreamRateLimitQuotas implements pb.RateLimitQuotaServiceServer. The first report names the domain. A report that is not
-// valid ends the stream with InvalidArgument, and one with a bucket more than 10 000 with ResourceExhausted.
-func (s *Service) StreamRateLimitQuotas(stream grpc.BidiStreamingServer[pb.RateLimitQuotaUsageReports, pb.RateLimitQuotaResponse]) error {
+// StreamRateLimitQuotas implements pb.RateLimitQuotaServiceServer. The first report names the domain. A report that
+// is not valid ends the stream with InvalidArgument, and one with a bucket more than 10 000 with ResourceExhausted.
+func (s *Service) StreamRateLimitQuotas(stream pb.RateLimitQuotaService_StreamRateLimitQuotasServer) error {
 	one, err := s.begin()
 	if err != nil {
 		return err

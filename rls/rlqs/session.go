@@ -15,6 +15,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/rls/internal/rules"
 )
 
+type (
+	quotaUsage  = pb.RateLimitQuotaUsageReports_BucketQuotaUsage
+	quotaAction = pb.RateLimitQuotaResponse_BucketAction
+)
+
 // session is one stream: an Envoy. One goroutine uses it at a time.
 type session struct {
 	service *Service
@@ -43,7 +48,7 @@ func (one *session) answer(in *pb.RateLimitQuotaUsageReports, now time.Time) (*p
 	}
 	out := &pb.RateLimitQuotaResponse{}
 	for usages := range slices.Chunk(in.GetBucketQuotaUsages(), together) {
-		actions := make([]*pb.RateLimitQuotaResponse_BucketAction, len(usages))
+		actions := make([]*quotaAction, len(usages))
 		var all sync.WaitGroup
 		for i, u := range usages {
 			n, _ := nameOf(u.GetBucketId().GetBucket()) // admit has looked at it
@@ -53,12 +58,12 @@ func (one *session) answer(in *pb.RateLimitQuotaUsageReports, now time.Time) (*p
 		all.Wait()
 		out.BucketAction = append(out.BucketAction, actions...)
 	}
-	out.BucketAction = slices.DeleteFunc(out.BucketAction, func(a *pb.RateLimitQuotaResponse_BucketAction) bool { return a == nil })
+	out.BucketAction = slices.DeleteFunc(out.BucketAction, func(a *quotaAction) bool { return a == nil })
 	return out, nil
 }
 
 // admit returns an error if a usage is not valid. If not, all buckets are known afterwards.
-func (one *session) admit(usages []*pb.RateLimitQuotaUsageReports_BucketQuotaUsage, now time.Time) error {
+func (one *session) admit(usages []*quotaUsage, now time.Time) error {
 	seen := make(map[name]bool, len(usages))
 	for _, u := range usages {
 		n, err := nameOf(u.GetBucketId().GetBucket())
@@ -66,7 +71,9 @@ func (one *session) admit(usages []*pb.RateLimitQuotaUsageReports_BucketQuotaUsa
 			return err
 		}
 		if t := u.GetTimeElapsed(); t != nil && (t.CheckValid() != nil || t.AsDuration() < 0) {
-			return status.Errorf(codes.InvalidArgument, "rlqs: time_elapsed must be 0 or more: %d s, %d ns", t.GetSeconds(), t.GetNanos())
+			return status.Errorf(
+				codes.InvalidArgument, "rlqs: time_elapsed must be 0 or more: %d s, %d ns", t.GetSeconds(), t.GetNanos(),
+			)
 		}
 		if seen[n] {
 			return status.Error(codes.InvalidArgument, "rlqs: a report must name a bucket once")
@@ -89,8 +96,9 @@ func (one *session) admit(usages []*pb.RateLimitQuotaUsageReports_BucketQuotaUsa
 	return nil
 }
 
-// decide returns the answer about one bucket. Nil: there is none, because of an error, and Envoy goes on with what it has.
-func (one *session) decide(b *bucket, u *pb.RateLimitQuotaUsageReports_BucketQuotaUsage, now time.Time) *pb.RateLimitQuotaResponse_BucketAction {
+// decide returns the answer about one bucket. Nil: there is none, because of an error, and Envoy goes on with what it
+// has.
+func (one *session) decide(b *bucket, u *quotaUsage, now time.Time) *quotaAction {
 	ttl := ttlOf(u.GetTimeElapsed().AsDuration())
 	b.expires = now.Add(ttl + heard) // Envoy's time begins when it hears of it
 	strategy := one.strategy(b, u, now)
@@ -101,7 +109,7 @@ func (one *session) decide(b *bucket, u *pb.RateLimitQuotaUsageReports_BucketQuo
 }
 
 // strategy returns the strategy of one bucket, or nil.
-func (one *session) strategy(b *bucket, u *pb.RateLimitQuotaUsageReports_BucketQuotaUsage, now time.Time) *typev3.RateLimitStrategy {
+func (one *session) strategy(b *bucket, u *quotaUsage, now time.Time) *typev3.RateLimitStrategy {
 	m, _ := one.service.rules.Rules().FindBucket(one.domain, u.GetBucketId().GetBucket())
 	switch r := m.Rule; {
 	case r == nil || r.Unlimited || r.Shadow:
@@ -116,7 +124,8 @@ func (one *session) strategy(b *bucket, u *pb.RateLimitQuotaUsageReports_BucketQ
 		b.share = &share{fleet: one.service.fleet, key: m.Key}
 	}
 	limit := perSecondOf(m.Rule)
-	told := b.report(b.share, usage{float64(u.GetNumRequestsAllowed()), float64(u.GetNumRequestsDenied()), u.GetTimeElapsed().AsDuration()}, limit, now)
+	used := usage{float64(u.GetNumRequestsAllowed()), float64(u.GetNumRequestsDenied()), u.GetTimeElapsed().AsDuration()}
+	told := b.report(b.share, used, limit, now)
 	err := b.share.err
 	if b.share.err = nil; err != nil {
 		one.service.failed(err, now)

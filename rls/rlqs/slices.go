@@ -198,7 +198,7 @@ func (t *seat) ask(s *share, l *hybrid.ConcurrencyLimiter, take int64) int64 {
 	} else {
 		defer permit.Release()
 	}
-	if res.Source != hybridlimit.SourceRedis { // the fallback knows this process
+	if res.Source == hybridlimit.SourceFallback { // it knows this process
 		return l.Running(s.key)
 	}
 	return most - res.Remaining

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// intervals are those of Envoy's bucket. It refills all the time, so that only their ratio to the tokens matters. Envoy does
-// not see a change of the whole seconds of an interval: so they differ in the part below a second.
+// intervals are those of Envoy's bucket. It refills all the time, so that only their ratio to the tokens matters. Envoy
+// does not see a change of the whole seconds of an interval: so they differ in the part below a second.
 var intervals = [...]time.Duration{
 	time.Second, 100*time.Second + 500*time.Millisecond, 10_000*time.Second + 250*time.Millisecond,
 	1_000_000*time.Second + 750*time.Millisecond,
@@ -28,8 +28,8 @@ const (
 // tokensOf returns the size of the bucket of a rate, in tokens a second. Envoy begins with a full one.
 func tokensOf(rate float64) float64 { return max(1, math.Floor(rate*bucketFor.Seconds())) }
 
-// bucketOf returns the token bucket of a rate, in tokens a second. A rate below one token in the longest interval denies
-// everything.
+// bucketOf returns the token bucket of a rate, in tokens a second. A rate below one token in the longest interval
+// denies everything.
 func bucketOf(rate float64) *typev3.RateLimitStrategy {
 	for i, interval := range intervals {
 		tokens := math.Floor(rate * interval.Seconds())
@@ -54,8 +54,8 @@ func blanket(rule typev3.RateLimitStrategy_BlanketRule) *typev3.RateLimitStrateg
 }
 
 // action returns the answer about a bucket.
-func action(id *pb.BucketId, strategy *typev3.RateLimitStrategy, ttl time.Duration) *pb.RateLimitQuotaResponse_BucketAction {
-	return &pb.RateLimitQuotaResponse_BucketAction{
+func action(id *pb.BucketId, strategy *typev3.RateLimitStrategy, ttl time.Duration) *quotaAction {
+	return &quotaAction{
 		BucketId: id,
 		BucketAction: &pb.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction_{
 			QuotaAssignmentAction: &pb.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction{
