@@ -160,10 +160,34 @@ func TestSmallLimits(t *testing.T) {
 			} {
 				excess, used := simulate(n, limit, 5*time.Second, 20*time.Minute, load, 1)
 				t.Logf("%v/s, %d Envoys, %s: excess of %.1f requests, use %.1f %%", limit, n, name, excess*limit, 100*used)
+				if name == "even" && used < 0.66 { // a bucket of one token loses what comes while it is full
+					t.Errorf("%v/s, %d Envoys: use %.3f", limit, n, used)
+				}
 				if excess*limit > 2*(0.1*limit+float64(n)) {
 					t.Errorf("%v/s, %d Envoys, %s: excess of %.1f requests", limit, n, name, excess*limit)
 				}
 			}
+		}
+	}
+}
+
+// TestMovedLoad measures after what time a load is served that moves from one Envoy to another.
+func TestMovedLoad(t *testing.T) {
+	const every, n = 5 * time.Second, 20
+	for seed := range uint64(5) {
+		began := time.Minute + time.Duration(seed)*every/5
+		for last, after := 0.0, time.Duration(0); ; after += every / 5 {
+			_, used := simulate(n, perSecond, every, began+after, func(i int, at time.Duration, _ int) float64 {
+				return map[bool]float64{true: 2}[i == map[bool]int{true: 1}[at >= began]]
+			}, seed)
+			served := used * (began + after - 4*every).Seconds()
+			if now := (served - last) / (every / 5).Seconds(); after > 0 && now > 0.8 {
+				if t.Logf("served after %v", after-every/5); after > 4*every {
+					t.Errorf("seed %d: a load is served %v after it moved", seed, after)
+				}
+				break
+			}
+			last = served
 		}
 	}
 }

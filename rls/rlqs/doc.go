@@ -9,7 +9,7 @@
 //     They stand for 98 % of the limit. An Envoy gets as many as its usage needs, and a quarter more, while there are
 //     some.
 //   - An Envoy that wants more makes others give up what they do not use. One that has less than its part makes those
-//     give some up that have more than theirs. So a load that moves to another Envoy is served after 10 to 15 s, with
+//     give some up that have more than theirs. So a load that moves to another Envoy is served after about 15 s, with
 //     reports every 5 s.
 //   - Slices are taken before Envoy hears of them. They are given back with the next report after it has heard that it
 //     has fewer, or when its assignment has expired. So no two Envoys have one. If a replica dies, its slices come back
