@@ -35,6 +35,8 @@ type pool interface {
 	Part(n int64) int64
 	// Give gives n slices back, a number that Part returned.
 	Give(n int64)
+	// Most returns the slices that an Envoy with so many may keep, by the last answer of the pool.
+	Most(held int64) int64
 	// Tell tells the fleet what this Envoy needs.
 	Tell(need)
 	// Others returns the greatest need of the other Envoys.
@@ -106,7 +108,9 @@ func (a *assignment) lower(p pool, c change, want int64) int64 {
 		return a.told
 	}
 	others := p.Others()
-	switch {
+	switch most := p.Most(a.held); {
+	case most < a.told:
+		return a.down(p, max(1, most))
 	case unused && others == starves:
 		return a.down(p, want)
 	case unused && others == wants:

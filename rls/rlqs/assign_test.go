@@ -25,9 +25,10 @@ func (c *counter) Take(n int64) int64 {
 	return n
 }
 
-func (c *counter) Part(n int64) int64 { return n }
-func (c *counter) Give(n int64)       { c.taken -= n }
-func (c *counter) Envoys() int64      { return c.envoys }
+func (c *counter) Part(n int64) int64    { return n }
+func (c *counter) Give(n int64)          { c.taken -= n }
+func (c *counter) Most(held int64) int64 { return held }
+func (c *counter) Envoys() int64         { return c.envoys }
 
 func (p *place) Tell(n need) {
 	p.needs[p.self]--

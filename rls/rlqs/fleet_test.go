@@ -230,6 +230,16 @@ func TestFleet(t *testing.T) {
 		{"Redis is away", 12, even, []fault{
 			{time.Minute, func(f *fleetRun) { f.redis.Kill() }}, {80 * time.Second, func(f *fleetRun) { f.redis.Restart() }},
 		}, 0.1, 0.85},
+		{"Redis is away, and one replica has most", 12, func(i int, _ time.Duration) float64 {
+			return map[bool]float64{true: 0.4, false: 0.02}[i%3 == 0]
+		}, []fault{
+			{time.Minute, func(f *fleetRun) { f.redis.Kill() }}, {90 * time.Second, func(f *fleetRun) { f.redis.Restart() }},
+		}, 0.1, 0.55},
+		{"Redis is away, and the load moves", 12, func(i int, at time.Duration) float64 {
+			return map[bool]float64{true: 0.4, false: 0.02}[i%3 == int(at/(70*time.Second))]
+		}, []fault{
+			{time.Minute, func(f *fleetRun) { f.redis.Kill() }}, {100 * time.Second, func(f *fleetRun) { f.redis.Restart() }},
+		}, 0.1, 0.4},
 		{"Redis is away from the beginning", 12, even, []fault{
 			{0, func(f *fleetRun) { f.redis.Kill() }}, {time.Minute, func(f *fleetRun) { f.redis.Restart() }},
 		}, 0.1, 0.75},

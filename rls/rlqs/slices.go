@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/bits"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -25,6 +26,23 @@ type fleet struct {
 	slices *hybrid.ConcurrencyLimiter // the slices that Envoys have
 	envoys *hybrid.ConcurrencyLimiter // Envoys that have the bucket
 	needs  *hybrid.ConcurrencyLimiter // what they need, by weights
+	heard  atomic.Int64               // unix ns of the last answer of Redis; 0: none yet
+}
+
+// Without Redis, each replica keeps the slices that it has, so what seems to be free may be with others. After lessAfter,
+// it goes down to its share. After shareAfter all Envoys have heard of that, and it hands out its share.
+const (
+	lessAfter  = 5 * time.Second
+	shareAfter = lessAfter + leastTTL + 5*time.Second
+)
+
+// away returns the time since the last answer of Redis. It is long if there was none yet.
+func (f *fleet) away() time.Duration {
+	at := f.heard.Load()
+	if at == 0 {
+		return time.Hour
+	}
+	return time.Since(time.Unix(0, at))
 }
 
 // newFleet makes the limiters of a hub.
@@ -44,7 +62,7 @@ func newFleet(hub *hybrid.Hub) (*fleet, error) {
 	if err != nil {
 		return nil, errors.Join(err, of.Close(), envoys.Close())
 	}
-	return &fleet{of, envoys, needs}, nil
+	return &fleet{slices: of, envoys: envoys, needs: needs}, nil
 }
 
 // close ends the limiters.
@@ -60,6 +78,7 @@ type share struct {
 	here    seat    // this Envoy has the bucket
 	asking  seat    // its need
 	err     error   // of the last question that had no answer
+	away    bool    // the fallback gave the last answer
 }
 
 // chunk is a permit for n slices, a power of two.
@@ -73,19 +92,27 @@ func (s *share) acquire(l *hybrid.ConcurrencyLimiter, n int64) (p hybridlimit.Pe
 	ctx, cancel := context.WithTimeout(context.Background(), takeFor)
 	defer cancel()
 	p, res, err := l.AcquireN(ctx, s.key, n)
-	if err != nil {
+	s.away = res.Source == hybridlimit.SourceFallback || res.Source == hybridlimit.SourceTimeout
+	switch {
+	case err != nil:
 		s.err = err
+	case !s.away:
+		s.fleet.heard.Store(time.Now().UnixNano())
 	}
 	return p, res
 }
 
-// Take implements pool. It costs a message, or several if others take slices at the same time.
+// Take implements pool. In the first time of an outage it takes nothing. It costs a message, or several if others take slices at the same time.
 func (s *share) Take(n int64) (taken int64) {
 	for range tries {
 		if n < 1 {
 			return 0
 		}
 		permit, res := s.acquire(s.fleet.slices, n)
+		if s.away && s.fleet.away() < shareAfter {
+			permit.Release()
+			return 0
+		}
 		if res.Allowed {
 			permit.Release() // this process has them now, and gives them out in parts, without a message
 			return s.inChunks(n)
@@ -134,6 +161,18 @@ func (s *share) Give(n int64) {
 		n -= c.n
 		return true
 	})
+}
+
+// Most implements pool.
+func (s *share) Most(held int64) int64 {
+	if !s.away || s.fleet.away() < lessAfter {
+		return held
+	}
+	i, err := s.fleet.slices.Inspect(context.Background(), s.key)
+	if err != nil || i.Running <= i.Share {
+		return held
+	}
+	return held * i.Share / i.Running
 }
 
 // Envoys implements pool. It costs a message.
