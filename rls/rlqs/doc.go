@@ -24,8 +24,8 @@
 //   - Algorithms, bursts, floors, quota_mode and costs have no meaning here, and the counts are not those of
 //     ShouldRateLimit.
 //
-// Without Redis, replicas keep the slices that they have. After 5 s, one with more than its share goes down to it. After
-// 20 s, all hand out their shares. With more than 100 000 buckets in a replica, those above have no answer, and a line
-// in the log. A report costs up to four messages to Redis for each bucket with a limit; those of one report are sent
-// together.
+// Without Redis, replicas keep the slices that they have. After 5 s, one with more than its share goes down to it.
+// After 20 s, all hand out their shares. With more than 100 000 buckets in a replica, those above have no answer, and
+// a line in the log. A report costs up to four messages to Redis for each bucket with a limit; those of one report
+// are sent together.
 package rlqs

@@ -29,8 +29,8 @@ type fleet struct {
 	heard  atomic.Int64               // unix ns of the last answer of Redis; 0: none yet
 }
 
-// Without Redis, each replica keeps the slices that it has, so what seems to be free may be with others. After lessAfter,
-// it goes down to its share. After shareAfter all Envoys have heard of that, and it hands out its share.
+// Without Redis, each replica keeps the slices that it has, so what seems to be free may be with others. After
+// lessAfter, it goes down to its share. After shareAfter all Envoys have heard of that, and it hands out its share.
 const (
 	lessAfter  = 5 * time.Second
 	shareAfter = lessAfter + leastTTL + 5*time.Second
@@ -102,7 +102,8 @@ func (s *share) acquire(l *hybrid.ConcurrencyLimiter, n int64) (p hybridlimit.Pe
 	return p, res
 }
 
-// Take implements pool. In the first time of an outage it takes nothing. It costs a message, or several if others take slices at the same time.
+// Take implements pool. In the first time of an outage it takes nothing. It costs a message, or several if others
+// take slices at the same time.
 func (s *share) Take(n int64) (taken int64) {
 	for range tries {
 		if n < 1 {
