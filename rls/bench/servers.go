@@ -14,6 +14,8 @@ import (
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+
+	"github.com/hybridlimit/hybridlimit/rls/internal/server"
 )
 
 // Theirs is the service that is compared, by module and version.
@@ -135,7 +137,7 @@ func empty(addr string) error {
 	if err != nil {
 		return err
 	}
-	s := grpc.NewServer(grpc.NumStreamWorkers(128)) // as hybridlimit-rls, so that the difference is the decisions
+	s := grpc.NewServer(grpc.NumStreamWorkers(server.StreamWorkers)) // so that the difference is the decisions
 	pb.RegisterRateLimitServiceServer(s, nothing{})
 	return s.Serve(l)
 }

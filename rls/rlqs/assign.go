@@ -100,8 +100,8 @@ func (a *assignment) report(p pool, u usage, perSecond float64, now time.Time) i
 	return a.told
 }
 
-// lower returns the slices of an assignment that is not raised. It keeps what it does not use as long as nobody wants
-// it: its load may come back.
+// lower returns the slices of an assignment that is not raised. It stays as it is while no other Envoy needs slices:
+// its load may come back.
 func (a *assignment) lower(p pool, c change, want int64) int64 {
 	unused := float64(want) < (1-little)*float64(a.told)
 	if !unused && !c.paid(a.told) {

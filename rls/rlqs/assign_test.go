@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/rls/internal/quotatest"
 )
 
 // counter has the slices of all Envoys.
@@ -45,17 +47,12 @@ func (p *place) Others() need {
 	return nothing
 }
 
-// envoy is the local rate limit of an Envoy.
+// envoy is an Envoy with its assignment.
 type envoy struct {
-	a        assignment
-	place    place
-	rate     int64 // slices
-	tokens   float64
-	expires  time.Duration
-	pending  float64
-	use      usage
-	next     time.Duration
-	reported time.Duration
+	quotatest.Envoy
+	a     assignment
+	place place
+	next  time.Time
 }
 
 // simulate runs a fleet of Envoys with a load, and returns the excess in seconds of the limit, and the part of what could
@@ -65,48 +62,31 @@ func simulate(
 ) (excess, used float64) {
 	const step = 20 * time.Millisecond
 	rng := rand.New(rand.NewPCG(seed, 1))
-	pool := &counter{envoys: int64(n)}
+	pool, began := &counter{envoys: int64(n)}, time.Unix(0, 0)
 	envoys := make([]envoy, n)
 	for i := range envoys {
-		envoys[i].place.counter = pool
-		envoys[i].next = time.Duration(rng.Float64() * float64(every))
+		envoys[i].place.counter, envoys[i].Reported = pool, began
+		envoys[i].next = began.Add(time.Duration(rng.Float64() * float64(every)))
 	}
-	var served, could, balance, lowest float64
-	began := time.Unix(0, 0)
+	m := quotatest.Meter{Limit: perSecond}
 	for at := time.Duration(0); at < lasts; at += step {
-		here, asked := 0.0, 0.0
+		here, asked, now := 0.0, 0.0, began.Add(at)
 		for i := range envoys {
 			e := &envoys[i]
-			rate := 0.0
-			if at <= e.expires {
-				rate = float64(e.rate) * assigned * perSecond / allSlices
+			passed, came := e.Pass(load(i, at, n)*perSecond*step.Seconds(), step, now)
+			here, asked = here+passed, asked+came
+			if now.Before(e.next) && (e.a.begun || came == 0) {
+				continue
 			}
-			e.tokens = min(e.tokens+rate*step.Seconds(), max(1, rate*bucketFor.Seconds()))
-			e.pending += load(i, at, n) * perSecond * step.Seconds()
-			calls := float64(int64(e.pending))
-			e.pending -= calls
-			pass := min(calls, float64(int64(e.tokens)))
-			e.tokens -= pass
-			e.use.allowed += pass
-			e.use.denied += calls - pass
-			here, asked = here+pass, asked+calls
-			if at >= e.next || !e.a.begun && calls > 0 {
-				e.use.elapsed = at - e.reported
-				told := e.a.report(&e.place, e.use, perSecond, began.Add(at))
-				if told != e.rate {
-					e.tokens = max(1, float64(told)*assigned*perSecond/allSlices*bucketFor.Seconds()) // a new bucket is full
-				}
-				e.rate, e.use, e.reported, e.next, e.expires = told, usage{}, at, at+every, at+2*every
+			told := e.a.report(&e.place, usageOf(e.Report("", nil, now).GetBucketQuotaUsages()[0]), perSecond, now)
+			if err := e.Hear(action(nil, rateOf(told, perSecond), 2*every).GetQuotaAssignmentAction(), now); err != nil {
+				panic(err)
 			}
+			e.next = now.Add(every)
 		}
-		balance += here - perSecond*step.Seconds()
-		lowest = min(lowest, balance)
-		excess = max(excess, (balance-lowest)/perSecond)
-		if at >= 4*every {
-			served, could = served+here, could+asked
-		}
+		m.Add(here, asked, step, at >= 4*every)
 	}
-	return excess, served / min(could, perSecond*(lasts-4*every).Seconds())
+	return m.Excess, m.Use()
 }
 
 // TestAssignments compares fleets of Envoys with the bounds of docs/decisions/0079.

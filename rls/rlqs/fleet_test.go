@@ -7,13 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	pb "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 	"github.com/hybridlimit/hybridlimit/rls"
+	"github.com/hybridlimit/hybridlimit/rls/internal/quotatest"
 )
 
 const perSecond = 1000.0
@@ -49,18 +46,12 @@ func replica(t *testing.T, b *redistest.Bubble) (*Service, *hybrid.Hub) {
 
 // client is an Envoy with a stream to a replica.
 type client struct {
-	one      *session
-	end      func()  // of the stream
-	rate     float64 // tokens a second
-	most     float64
-	tokens   float64
-	pending  float64
-	use      usage
-	expires  time.Time
-	next     time.Time
-	reported time.Time
-	late     *pb.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction // an answer that comes at lateAt
-	lateAt   time.Time
+	quotatest.Envoy
+	one    *session
+	end    func() // of the stream
+	next   time.Time
+	late   *quotatest.Assignment // an answer that comes at lateAt
+	lateAt time.Time
 }
 
 // connect begins a stream to a replica.
@@ -74,39 +65,27 @@ func (c *client) connect(t *testing.T, s *Service) {
 	t.Cleanup(c.end)
 }
 
-// report sends a report, and applies the answer as Envoy does.
+// report sends a report, and hears the answer.
 func (c *client) report(t *testing.T, now time.Time) {
 	t.Helper()
 	c.hear(t, c.ask(t, now), now)
 }
 
 // ask sends a report, and returns the answer.
-func (c *client) ask(t *testing.T, now time.Time) *pb.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction {
+func (c *client) ask(t *testing.T, now time.Time) *quotatest.Assignment {
 	t.Helper()
-	id := &pb.BucketId{Bucket: map[string]string{"k": "v"}}
-	out, err := c.one.answer(&pb.RateLimitQuotaUsageReports{Domain: "d", BucketQuotaUsages: []*pb.RateLimitQuotaUsageReports_BucketQuotaUsage{{
-		BucketId: id, TimeElapsed: durationpb.New(now.Sub(c.reported)), NumRequestsAllowed: uint64(c.use.allowed), NumRequestsDenied: uint64(c.use.denied),
-	}}}, now)
+	out, err := c.one.answer(c.Report("d", map[string]string{"k": "v"}, now), now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.use, c.reported = usage{}, now
 	return out.GetBucketAction()[0].GetQuotaAssignmentAction()
 }
 
-// hear applies an answer as Envoy does: a changed bucket is full.
-func (c *client) hear(t *testing.T, a *pb.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction, now time.Time) {
+func (c *client) hear(t *testing.T, a *quotatest.Assignment, now time.Time) {
 	t.Helper()
-	rate, most := 0.0, 0.0
-	if b := a.GetRateLimitStrategy().GetTokenBucket(); b != nil {
-		rate, most = float64(b.GetTokensPerFill().GetValue())/b.GetFillInterval().AsDuration().Seconds(), float64(b.GetMaxTokens())
-	} else if a.GetRateLimitStrategy().GetBlanketRule() != typev3.RateLimitStrategy_DENY_ALL {
-		t.Fatalf("%v", a)
+	if err := c.Hear(a, now); err != nil {
+		t.Fatal(err)
 	}
-	if rate != c.rate || now.After(c.expires) {
-		c.rate, c.most, c.tokens = rate, most, most
-	}
-	c.expires = now.Add(a.GetAssignmentTimeToLive().AsDuration())
 }
 
 // fleetRun is Envoys on three replicas that share a Redis.
@@ -146,9 +125,9 @@ func fleetOf(t *testing.T, envoys int, load func(i int, at time.Duration) float6
 	began, clients := time.Now(), f.clients
 	for i := range clients {
 		clients[i].connect(t, f.services[i%replicas])
-		clients[i].next, clients[i].reported = began.Add(time.Duration(i)*every/time.Duration(envoys)), began
+		clients[i].next, clients[i].Reported = began.Add(time.Duration(i)*every/time.Duration(envoys)), began
 	}
-	var served, could, balance, lowest float64
+	m := quotatest.Meter{Limit: perSecond}
 	for at := time.Duration(0); at < lasts; at += step {
 		time.Sleep(time.Until(began.Add(at)))
 		now := began.Add(at)
@@ -160,35 +139,16 @@ func fleetOf(t *testing.T, envoys int, load func(i int, at time.Duration) float6
 		here, asked := 0.0, 0.0
 		for i := range clients {
 			c := &clients[i]
-			rate := c.rate
-			if now.After(c.expires) {
-				rate = 0
-			}
-			c.tokens = min(c.tokens+rate*step.Seconds(), c.most)
-			c.pending += load(i, at) * perSecond * step.Seconds()
-			calls := float64(int64(c.pending))
-			c.pending -= calls
-			pass := min(calls, float64(int64(c.tokens)))
-			if rate == 0 {
-				pass = 0
-			}
-			c.tokens -= pass
-			c.use.allowed += pass
-			c.use.denied += calls - pass
-			here, asked = here+pass, asked+calls
+			passed, came := c.Pass(load(i, at)*perSecond*step.Seconds(), step, now)
+			here, asked = here+passed, asked+came
 			if !now.Before(c.next) {
 				c.report(t, now)
 				c.next = now.Add(every)
 			}
 		}
-		balance += here - perSecond*step.Seconds()
-		lowest = min(lowest, balance)
-		excess = max(excess, (balance-lowest)/perSecond)
-		if at >= 20*time.Second {
-			served, could = served+here, could+min(perSecond*step.Seconds(), asked)
-		}
+		m.Add(here, asked, step, at >= 20*time.Second)
 	}
-	return excess, served / could
+	return m.Excess, m.Use()
 }
 
 // TestFleet compares fleets with the bounds of the package documentation.

@@ -41,7 +41,7 @@ func hazards(t *testing.T, seed uint64) (largest float64) {
 	every := []time.Duration{time.Second, 5 * time.Second}[seed%2]
 	for i := range clients {
 		clients[i].connect(t, all[i%3])
-		clients[i].reported = time.Now()
+		clients[i].Reported = time.Now()
 		clients[i].next = time.Now().Add(time.Duration(rng.Int64N(int64(every))))
 	}
 	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
@@ -58,15 +58,16 @@ func hazards(t *testing.T, seed uint64) (largest float64) {
 			if rng.IntN(100) == 0 {
 				c.one.sweep(now)
 			}
-			if !now.After(c.expires) {
-				sum += c.rate
+			if !now.After(c.Expires) {
+				sum += c.Rate
 			}
 			if now.Before(c.next) {
 				continue
 			}
-			asked := loads[i] * perSecond * now.Sub(c.reported).Seconds()
-			c.use.allowed = min(asked, c.rate*now.Sub(c.reported).Seconds())
-			c.use.denied = asked - c.use.allowed
+			since := now.Sub(c.Reported).Seconds()
+			asked := loads[i] * perSecond * since
+			passed := min(asked, c.Rate*since)
+			c.Allowed, c.Denied = uint64(passed), uint64(asked-passed)
 			answer := c.ask(t, now)
 			c.next = now.Add(every)
 			switch rng.IntN(20) {

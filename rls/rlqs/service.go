@@ -1,6 +1,7 @@
 package rlqs
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -12,14 +13,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/sometimes"
 	"github.com/hybridlimit/hybridlimit/rls"
 )
 
 const (
-	// maxBuckets is the largest number of buckets of a stream.
-	maxBuckets = 10_000
-	// together is the number of buckets of a report that are decided at the same time: their questions share messages.
-	together = 64
 	// sweepEvery is the time after which a stream looks for assignments that have expired.
 	sweepEvery = 5 * time.Second
 	// logEvery is the least time between two lines about questions without an answer.
@@ -34,17 +32,18 @@ type Service struct {
 	fleet *fleet
 	log   *slog.Logger
 
+	unanswered, unknown *sometimes.Line // kinds of lines in the log
+
 	mu      sync.Mutex
-	closed  chan struct{}  // closed by Close
-	ended   bool           // it is
-	logged  time.Time      // of the last line
+	ctx     context.Context // ended by Close, with mu held
+	stop    context.CancelFunc
 	streams sync.WaitGroup // and the slices of streams that have ended
 }
 
 // New returns a service with the rules of another one, on its hub. It adds three limiters of calls in flight to the
 // hub: "rlqs.slices", "rlqs.envoys" and "rlqs.needs". Close it before the hub. Log receives a line, at most every ten
-// seconds, about buckets that have no assignment because of an error. It never receives entries of a bucket. Nil:
-// slog.Default(). The error is that of Hub.Concurrency.
+// seconds, about buckets that have no assignment because of an error, and about a domain that the rules do not have. It
+// never receives entries of a bucket. Nil: slog.Default(). The error is that of Hub.Concurrency.
 func New(hub *hybrid.Hub, rules *rls.Service, log *slog.Logger) (*Service, error) {
 	f, err := newFleet(hub)
 	if err != nil {
@@ -53,17 +52,18 @@ func New(hub *hybrid.Hub, rules *rls.Service, log *slog.Logger) (*Service, error
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Service{rules: rules, fleet: f, log: log, closed: make(chan struct{})}, nil
+	s := &Service{
+		rules: rules, fleet: f, log: log, unanswered: sometimes.Every(logEvery), unknown: sometimes.Every(logEvery),
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s, nil
 }
 
 // Close ends all streams with the error Unavailable, and gives their slices back to the fleet, although their Envoys
 // use them until they hear of another assignment or theirs has expired. It closes the limiters. It is idempotent.
 func (s *Service) Close() error {
 	s.mu.Lock()
-	if !s.ended {
-		s.ended = true
-		close(s.closed)
-	}
+	s.stop()
 	s.mu.Unlock()
 	s.streams.Wait()
 	return s.fleet.close()
@@ -73,7 +73,7 @@ func (s *Service) Close() error {
 func (s *Service) begin() (*session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
+	if s.ctx.Err() != nil {
 		return nil, status.Error(codes.Unavailable, "rlqs: the service is shutting down")
 	}
 	s.streams.Add(1)
@@ -107,7 +107,7 @@ func (s *Service) StreamRateLimitQuotas(stream pb.RateLimitQuotaService_StreamRa
 	defer sweep.Stop()
 	for {
 		select {
-		case <-s.closed:
+		case <-s.ctx.Done():
 			return status.Error(codes.Unavailable, "rlqs: the service is shutting down")
 		case err := <-failed:
 			if errors.Is(err, io.EOF) {
@@ -131,15 +131,9 @@ func (s *Service) StreamRateLimitQuotas(stream pb.RateLimitQuotaService_StreamRa
 	}
 }
 
-// failed logs that a bucket has no assignment.
-func (s *Service) failed(err error, now time.Time) {
-	s.mu.Lock()
-	often := now.Sub(s.logged) < logEvery
-	if !often {
-		s.logged = now
-	}
-	s.mu.Unlock()
-	if !often {
-		s.log.Warn("rlqs: a bucket keeps its assignment, or has none", "error", err)
+// warn writes a line, if one of its kind is due.
+func (s *Service) warn(kind *sometimes.Line, text string, about slog.Attr) {
+	if skipped, ok := kind.Due(); ok {
+		s.log.Warn(text, about, slog.Int64("skipped", skipped))
 	}
 }

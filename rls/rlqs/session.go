@@ -1,7 +1,8 @@
 package rlqs
 
 import (
-	"maps"
+	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -20,7 +21,14 @@ type (
 	quotaAction = pb.RateLimitQuotaResponse_BucketAction
 )
 
-// session is one stream: an Envoy. One goroutine uses it at a time.
+const (
+	// maxBuckets is the largest number of buckets of a stream.
+	maxBuckets = 10_000
+	// together is the number of buckets of a report that are decided at the same time: their questions share messages.
+	together = 64
+)
+
+// session is one stream: an Envoy. One goroutine uses it at a time, and decides about different buckets in others.
 type session struct {
 	service *Service
 	domain  string
@@ -43,57 +51,64 @@ func (one *session) answer(in *pb.RateLimitQuotaUsageReports, now time.Time) (*p
 	} else if d != "" && d != one.domain {
 		return nil, status.Error(codes.InvalidArgument, "rlqs: the domain must not change in a stream")
 	}
-	if err := one.admit(in.GetBucketQuotaUsages(), now); err != nil {
+	usages := in.GetBucketQuotaUsages()
+	buckets, err := one.bucketsOf(usages, now)
+	if err != nil {
 		return nil, err
 	}
-	out := &pb.RateLimitQuotaResponse{}
-	for usages := range slices.Chunk(in.GetBucketQuotaUsages(), together) {
-		actions := make([]*quotaAction, len(usages))
-		var all sync.WaitGroup
-		for i, u := range usages {
-			n, _ := nameOf(u.GetBucketId().GetBucket()) // admit has looked at it
-			b := one.buckets[n]
-			all.Go(func() { actions[i] = one.decide(b, u, now) })
-		}
-		all.Wait()
-		out.BucketAction = append(out.BucketAction, actions...)
+	actions, limited := make([]*quotaAction, len(usages)), make(chan struct{}, together)
+	var all sync.WaitGroup
+	for i, u := range usages {
+		limited <- struct{}{}
+		all.Go(func() {
+			actions[i] = one.decide(buckets[i], u, now)
+			<-limited
+		})
 	}
-	out.BucketAction = slices.DeleteFunc(out.BucketAction, func(a *quotaAction) bool { return a == nil })
-	return out, nil
+	all.Wait()
+	actions = slices.DeleteFunc(actions, func(a *quotaAction) bool { return a == nil })
+	return &pb.RateLimitQuotaResponse{BucketAction: actions}, nil
 }
 
-// admit returns an error if a usage is not valid. If not, all buckets are known afterwards.
-func (one *session) admit(usages []*quotaUsage, now time.Time) error {
-	seen := make(map[name]bool, len(usages))
-	for _, u := range usages {
+// bucketsOf returns the buckets of usages, in their order. If a usage is not valid, it returns an error, and the
+// session is as before.
+func (one *session) bucketsOf(usages []*quotaUsage, now time.Time) ([]*bucket, error) {
+	names, seen := make([]name, len(usages)), make(map[name]bool, len(usages))
+	for i, u := range usages {
 		n, err := nameOf(u.GetBucketId().GetBucket())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if t := u.GetTimeElapsed(); t != nil && (t.CheckValid() != nil || t.AsDuration() < 0) {
-			return status.Errorf(
+			return nil, status.Errorf(
 				codes.InvalidArgument, "rlqs: time_elapsed must be 0 or more: %d s, %d ns", t.GetSeconds(), t.GetNanos(),
 			)
 		}
 		if seen[n] {
-			return status.Error(codes.InvalidArgument, "rlqs: a report must name a bucket once")
+			return nil, status.Error(codes.InvalidArgument, "rlqs: a report must name a bucket once")
 		}
-		seen[n] = true
+		names[i], seen[n] = n, true
 	}
 	if len(one.buckets)+len(seen) > maxBuckets {
 		one.sweep(now)
 	}
-	fresh := make(map[name]*bucket)
+	fresh := 0
 	for n := range seen {
 		if one.buckets[n] == nil {
-			fresh[n] = &bucket{}
+			fresh++
 		}
 	}
-	if len(one.buckets)+len(fresh) > maxBuckets {
-		return status.Errorf(codes.ResourceExhausted, "rlqs: a stream has at most %d buckets", maxBuckets)
+	if len(one.buckets)+fresh > maxBuckets {
+		return nil, status.Errorf(codes.ResourceExhausted, "rlqs: a stream has at most %d buckets", maxBuckets)
 	}
-	maps.Copy(one.buckets, fresh)
-	return nil
+	all := make([]*bucket, len(usages))
+	for i, n := range names {
+		if one.buckets[n] == nil {
+			one.buckets[n] = &bucket{}
+		}
+		all[i] = one.buckets[n]
+	}
+	return all, nil
 }
 
 // decide returns the answer about one bucket. Nil: there is none, because of an error, and Envoy goes on with what it
@@ -110,7 +125,12 @@ func (one *session) decide(b *bucket, u *quotaUsage, now time.Time) *quotaAction
 
 // strategy returns the strategy of one bucket, or nil.
 func (one *session) strategy(b *bucket, u *quotaUsage, now time.Time) *typev3.RateLimitStrategy {
-	m, _ := one.service.rules.Rules().FindBucket(one.domain, u.GetBucketId().GetBucket())
+	s := one.service
+	m, known := s.rules.Rules().FindBucket(one.domain, u.GetBucketId().GetBucket())
+	if !known {
+		domain := slog.String("domain", fmt.Sprintf("%.100s", one.domain))
+		s.warn(s.unknown, "rlqs: there are no rules for a domain, so all is allowed", domain)
+	}
 	switch r := m.Rule; {
 	case r == nil || r.Unlimited || r.Shadow:
 		b.forget()
@@ -121,18 +141,17 @@ func (one *session) strategy(b *bucket, u *quotaUsage, now time.Time) *typev3.Ra
 	}
 	if b.share == nil || b.share.key != m.Key {
 		b.forget()
-		b.share = &share{fleet: one.service.fleet, key: m.Key}
+		b.share = &share{fleet: s.fleet, key: m.Key}
 	}
 	limit := perSecondOf(m.Rule)
-	used := usage{float64(u.GetNumRequestsAllowed()), float64(u.GetNumRequestsDenied()), u.GetTimeElapsed().AsDuration()}
-	told := b.report(b.share, used, limit, now)
+	told := b.report(b.share, usageOf(u), limit, now)
 	err := b.share.err
 	if b.share.err = nil; err != nil {
-		one.service.failed(err, now)
+		s.warn(s.unanswered, "rlqs: a bucket keeps its assignment, or has none", slog.Any("error", err))
 	}
 	switch {
 	case told > 0:
-		return bucketOf(float64(told) * assigned * limit / allSlices)
+		return rateOf(told, limit)
 	case err != nil:
 		return nil
 	default: // no slice is free yet
@@ -182,12 +201,17 @@ func (one *session) end() {
 		defer t.Stop()
 		select {
 		case <-t.C:
-		case <-one.service.closed:
+		case <-one.service.ctx.Done():
 		}
 		for _, b := range one.buckets {
 			b.forget()
 		}
 	}()
+}
+
+// usageOf returns the usage of a report.
+func usageOf(u *quotaUsage) usage {
+	return usage{float64(u.GetNumRequestsAllowed()), float64(u.GetNumRequestsDenied()), u.GetTimeElapsed().AsDuration()}
 }
 
 // perSecondOf returns the rate of a rule with a limit, in requests a second.

@@ -17,8 +17,8 @@ const (
 	takeFor = time.Second
 	// tries is the number of ever smaller requests for slices that others take at the same time.
 	tries = 4
-	// most is the limit of the counts, which limit nothing.
-	most = 1 << 44
+	// unreached is the limit of the counts, which limit nothing.
+	unreached = 1 << 44
 )
 
 // fleet has the counts of all buckets, in all replicas.
@@ -26,7 +26,9 @@ type fleet struct {
 	slices *hybrid.ConcurrencyLimiter // the slices that Envoys have
 	envoys *hybrid.ConcurrencyLimiter // Envoys that have the bucket
 	needs  *hybrid.ConcurrencyLimiter // what they need, by weights
-	heard  atomic.Int64               // unix ns of the last answer of Redis; 0: none yet
+
+	made     time.Time
+	answered atomic.Int64 // ns from made to the last answer of Redis; 0: none yet
 }
 
 // Without Redis, each replica keeps the slices that it has, so what seems to be free may be with others. After
@@ -38,11 +40,11 @@ const (
 
 // away returns the time since the last answer of Redis. It is long if there was none yet.
 func (f *fleet) away() time.Duration {
-	at := f.heard.Load()
+	at := f.answered.Load()
 	if at == 0 {
 		return time.Hour
 	}
-	return time.Since(time.Unix(0, at))
+	return time.Since(f.made) - time.Duration(at) // no clock step changes it
 }
 
 // newFleet makes the limiters of a hub.
@@ -52,7 +54,7 @@ func newFleet(hub *hybrid.Hub) (*fleet, error) {
 		return nil, err
 	}
 	count := func(name string) (*hybrid.ConcurrencyLimiter, error) {
-		return hub.Concurrency(hybridlimit.Concurrent(most), hybrid.ConcurrencyConfig{Name: name, Mode: hybrid.ModeExact})
+		return hub.Concurrency(hybridlimit.Concurrent(unreached), hybrid.ConcurrencyConfig{Name: name, Mode: hybrid.ModeExact})
 	}
 	envoys, err := count("rlqs.envoys")
 	if err != nil {
@@ -62,7 +64,7 @@ func newFleet(hub *hybrid.Hub) (*fleet, error) {
 	if err != nil {
 		return nil, errors.Join(err, of.Close(), envoys.Close())
 	}
-	return &fleet{slices: of, envoys: envoys, needs: needs}, nil
+	return &fleet{slices: of, envoys: envoys, needs: needs, made: time.Now()}, nil
 }
 
 // close ends the limiters.
@@ -97,7 +99,7 @@ func (s *share) acquire(l *hybrid.ConcurrencyLimiter, n int64) (p hybridlimit.Pe
 	case err != nil:
 		s.err = err
 	case !s.away:
-		s.fleet.heard.Store(time.Now().UnixNano())
+		s.fleet.answered.Store(max(1, int64(time.Since(s.fleet.made))))
 	}
 	return p, res
 }
@@ -187,11 +189,7 @@ func (s *share) Envoys() int64 {
 
 // Others implements pool. It costs a message.
 func (s *share) Others() need {
-	used := s.asking.ask(s, s.fleet.needs, 0)
-	if s.asking.held > 0 {
-		used -= s.asking.held
-	}
-	switch {
+	switch used := s.asking.ask(s, s.fleet.needs, 0) - s.asking.held; {
 	case used >= weights[starves]:
 		return starves
 	case used >= weights[wants]:
@@ -241,7 +239,7 @@ func (t *seat) ask(s *share, l *hybrid.ConcurrencyLimiter, take int64) int64 {
 	if res.Source == hybridlimit.SourceFallback { // it knows this process
 		return l.Running(s.key)
 	}
-	return most - res.Remaining
+	return unreached - res.Remaining
 }
 
 // leave gives the permits back.

@@ -28,6 +28,11 @@ const (
 // tokensOf returns the size of the bucket of a rate, in tokens a second. Envoy begins with a full one.
 func tokensOf(rate float64) float64 { return max(1, math.Floor(rate*bucketFor.Seconds())) }
 
+// rateOf returns the strategy of slices of a limit, in requests a second.
+func rateOf(slices int64, perSecond float64) *typev3.RateLimitStrategy {
+	return bucketOf(float64(slices) * assigned * perSecond / allSlices)
+}
+
 // bucketOf returns the token bucket of a rate, in tokens a second. A rate below one token in the longest interval
 // denies everything.
 func bucketOf(rate float64) *typev3.RateLimitStrategy {

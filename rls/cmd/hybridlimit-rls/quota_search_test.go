@@ -16,9 +16,9 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
+	"github.com/hybridlimit/hybridlimit/rls/internal/quotatest"
 )
 
 var servingGRPC = regexp.MustCompile(`serving" grpc=(\S*)`)
@@ -55,13 +55,11 @@ func replica(t *testing.T, args ...string) (*exec.Cmd, *grpc.ClientConn) {
 	return cmd, conn
 }
 
-// envoy is the local rate limit of an Envoy, with one bucket.
+// envoy is an Envoy with a stream.
 type envoy struct {
-	stream                pb.RateLimitQuotaService_StreamRateLimitQuotasClient
-	rate, most            float64 // tokens a second, and the size of the bucket
-	tokens, pending       float64
-	allowed, denied       uint64
-	expires, next, before time.Time // of the assignment; the next and the last report
+	quotatest.Envoy
+	stream pb.RateLimitQuotaService_StreamRateLimitQuotasClient // nil: it has none
+	next   time.Time                                            // of the next report
 }
 
 // connect opens a stream.
@@ -74,48 +72,16 @@ func (e *envoy) connect(t *testing.T, conn *grpc.ClientConn) {
 	e.stream = stream
 }
 
-// report sends a report, and applies the answer. It reports whether the stream lives.
-func (e *envoy) report(t *testing.T) bool {
-	t.Helper()
-	now := time.Now()
-	err := e.stream.Send(&pb.RateLimitQuotaUsageReports{Domain: "d", BucketQuotaUsages: []*pb.RateLimitQuotaUsageReports_BucketQuotaUsage{{
-		BucketId: &pb.BucketId{Bucket: map[string]string{"k": "v"}}, TimeElapsed: durationpb.New(now.Sub(e.before)),
-		NumRequestsAllowed: e.allowed, NumRequestsDenied: e.denied,
-	}}})
-	if err != nil {
-		return false
+// report sends a report, and hears the answer.
+func (e *envoy) report() error {
+	if err := e.stream.Send(e.Report("d", map[string]string{"k": "v"}, time.Now())); err != nil {
+		return err
 	}
 	res, err := e.stream.Recv()
 	if err != nil {
-		return false
+		return err
 	}
-	a := res.GetBucketAction()[0].GetQuotaAssignmentAction()
-	b := a.GetRateLimitStrategy().GetTokenBucket()
-	rate := 0.0
-	if b != nil {
-		rate = float64(b.GetTokensPerFill().GetValue()) / b.GetFillInterval().AsDuration().Seconds()
-	}
-	if now = time.Now(); rate != e.rate || now.After(e.expires) {
-		e.rate, e.most, e.tokens = rate, float64(b.GetMaxTokens()), float64(b.GetMaxTokens())
-	}
-	e.allowed, e.denied, e.before, e.expires = 0, 0, now, now.Add(a.GetAssignmentTimeToLive().AsDuration())
-	return true
-}
-
-// pass passes requests, and returns their number.
-func (e *envoy) pass(asked float64, step time.Duration) float64 {
-	if time.Now().After(e.expires) {
-		e.rate, e.tokens = 0, 0
-	}
-	e.tokens = min(e.tokens+e.rate*step.Seconds(), e.most)
-	e.pending += asked
-	calls := float64(int64(e.pending))
-	e.pending -= calls
-	passed := min(calls, float64(int64(e.tokens)))
-	e.tokens -= passed
-	e.allowed += uint64(passed)
-	e.denied += uint64(calls - passed)
-	return passed
+	return e.Hear(res.GetBucketAction()[0].GetQuotaAssignmentAction(), time.Now())
 }
 
 // TestFaultsOfQuotas has twelve Envoys on three replicas and a real Redis, with twice the load of the limit, and a fault
@@ -183,8 +149,8 @@ func (f *quotaFleet) kill() {
 	}
 	for i := 0; i < len(f.envoys); i += len(f.conns) {
 		e := &f.envoys[i]
-		f.lost += e.rate / quotaLimit
-		e.next, e.stream = e.expires.Add(time.Second), nil
+		f.lost += e.Rate / quotaLimit
+		e.next, e.stream = e.Expires.Add(time.Second), nil
 	}
 }
 
@@ -196,44 +162,35 @@ func (f *quotaFleet) run(fault func(*quotaFleet)) (before, after, use float64) {
 	began, n := time.Now(), float64(len(f.envoys))
 	for i := range f.envoys {
 		f.envoys[i].connect(f.T, f.conns[i%len(f.conns)])
-		f.envoys[i].before, f.envoys[i].next = began, began.Add(time.Duration(i)*every/time.Duration(n))
+		f.envoys[i].Reported, f.envoys[i].next = began, began.Add(time.Duration(i)*every/time.Duration(n))
 	}
-	var balance, lowest, served, could float64
-	broken := false
+	m, broken := quotatest.Meter{Limit: quotaLimit}, false
 	for last := began; time.Since(began) < lasts; {
 		time.Sleep(10 * time.Millisecond)
 		now := time.Now()
 		step := now.Sub(last)
 		last = now
 		if !broken && now.Sub(began) > breaks {
-			broken = true
+			broken, before, m.Excess = true, m.Excess, 0
 			fault(f)
 		}
-		passed := 0.0
+		here, asked := 0.0, 0.0
 		for i := range f.envoys {
 			e := &f.envoys[i]
-			passed += e.pass(2*quotaLimit/n*step.Seconds(), step)
+			passed, came := e.Pass(2*quotaLimit/n*step.Seconds(), step, now)
+			here, asked = here+passed, asked+came
 			if now.Before(e.next) {
 				continue
 			}
 			if e.stream == nil {
 				e.connect(f.T, f.conns[1])
 			}
-			if !e.report(f.T) {
-				f.Fatalf("Envoy %d has lost its stream", i)
+			if err := e.report(); err != nil {
+				f.Fatalf("Envoy %d: %v", i, err)
 			}
 			e.next = now.Add(every)
 		}
-		balance += passed - quotaLimit*step.Seconds()
-		lowest = min(lowest, balance)
-		if excess := (balance - lowest) / quotaLimit; broken {
-			after = max(after, excess)
-		} else {
-			before = max(before, excess)
-		}
-		if now.Sub(began) > 4*every {
-			served, could = served+passed, could+quotaLimit*step.Seconds()
-		}
+		m.Add(here, asked, step, now.Sub(began) > 4*every)
 	}
-	return before, after, served / could
+	return before, m.Excess, m.Use()
 }

@@ -10,9 +10,9 @@ import (
 // MaxBucket is the largest number of entries of a bucket: FindBucket tries their orders.
 const MaxBucket = 8
 
-// FindBucket returns the rule of a bucket of Envoy's quota service, which is a descriptor whose entries have no order. The
-// order is the one that leads to a rule; of several, the one whose keys are alphabetically first. Known reports whether the
-// domain is known. A bucket of more than eight entries has no rule.
+// FindBucket returns the rule of a bucket of Envoy's quota service, which is a descriptor whose entries have no order.
+// The order is the one that leads to a rule; of several, the one whose keys are alphabetically first. Known reports
+// whether the domain is known. A bucket of more than MaxBucket entries has no rule.
 func (s *Set) FindBucket(domain string, bucket map[string]string) (m Match, known bool) {
 	at, known := s.domains[domain]
 	if !known || len(bucket) == 0 || len(bucket) > MaxBucket {

@@ -125,7 +125,6 @@ descriptors:
 // series is a line of /metrics.
 var series = regexp.MustCompile(`(?m)^[a-zA-Z_:][a-zA-Z0-9_:]*(\{([a-zA-Z_][a-zA-Z0-9_]*="([^"\\\n]|\\["\\n])*",?)*\})? \S+$`)
 
-// Clients that go away in the middle of calls leave no goroutines.
 // TestLargeRequest sends a million empty descriptors in two bytes each. They would take fifty times as much memory.
 func TestLargeRequest(t *testing.T) {
 	for _, flag := range []string{"-reflection", "-rlqs"} {

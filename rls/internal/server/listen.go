@@ -30,9 +30,9 @@ import (
 // default for two minutes.
 const handshakeTimeout = 5 * time.Second
 
-// streamWorkers is the number of goroutines that serve one call after the other, beside the new ones that grpc-go makes
-// for more calls at a time. A new goroutine grows its stack in each call: a sixth of the CPU of a call that asks Redis.
-const streamWorkers = 128
+// StreamWorkers is the number of goroutines that serve one call after the other, beside the new ones that grpc-go makes
+// for more calls at a time. A new goroutine grows its stack in each call, which costs CPU in calls that ask Redis.
+const StreamWorkers = 128
 
 // Addresses are the addresses on which a server listens. Empty: that server was not asked for.
 type Addresses struct{ GRPC, HTTP, Metrics, Debug string }
@@ -41,7 +41,7 @@ type Addresses struct{ GRPC, HTTP, Metrics, Debug string }
 func (srv *server) listen(reg *prometheus.Registry) (on Addresses, failed <-chan error, err error) {
 	s := &srv.settings
 	options := []grpc.ServerOption{
-		grpc.ConnectionTimeout(handshakeTimeout), grpc.NumStreamWorkers(streamWorkers),
+		grpc.ConnectionTimeout(handshakeTimeout), grpc.NumStreamWorkers(StreamWorkers),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: s.Age.Most, MaxConnectionAgeGrace: s.Age.Grace}),
 	}
 	if srv.certs != nil {
