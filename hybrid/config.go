@@ -40,6 +40,10 @@ type Config struct {
 	SyncInterval time.Duration
 	// MaxWait bounds the time that a decision waits for Redis. Zero: 20 ms. Negative: never wait (not with ModeExact).
 	MaxWait time.Duration
+	// MaxLease bounds the time for which a process may hold units that Redis has no record of: 1, 2 or 4 seconds. Such
+	// units are leased while processes take turns. If the process stops, they are lost to all. A hot key costs Redis
+	// fewer ops with a longer time. It is never more than 0.4 of the time in which the bucket fills up, or 1 s. Zero: 4 s.
+	MaxLease time.Duration
 	// MaxKeys bounds the number of keys in memory. A new key replaces the one that was used least recently (an LRU of
 	// golang-lru), after that has paid the units that it owes. If Redis is away, as many keys have a share of their
 	// own: see Fallback. Zero: 100 000.
@@ -210,6 +214,11 @@ func (c Config) violations(limit hybridlimit.Limit) adapter.Violations {
 	bad.AddIf(c.SyncInterval < 0, "Config.SyncInterval", c.SyncInterval, "must not be negative")
 	if c.MaxWait < 0 && c.Mode == ModeExact {
 		bad.Add("Config.MaxWait", c.MaxWait, "must not be negative with ModeExact, which waits for every decision")
+	}
+	switch c.MaxLease {
+	case 0, time.Second, 2 * time.Second, 4 * time.Second:
+	default:
+		bad.Add("Config.MaxLease", c.MaxLease, "must be 1s, 2s or 4s, or 0 for 4s")
 	}
 	if c.LogDenials != 0 && c.LogDenials < time.Millisecond {
 		bad.Add("Config.LogDenials", c.LogDenials, "must be at least 1ms, or 0 for none")

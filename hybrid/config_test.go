@@ -138,6 +138,9 @@ var bad = []struct {
 	{"Config.SyncEvery", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.SyncEvery = -1 }},
 	{"Config.SyncInterval", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.SyncInterval = -1 }},
 	{"Config.MaxWait", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.MaxWait, c.Mode = -1, hybrid.ModeExact }},
+	{"Config.MaxLease", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.MaxLease = 3 * time.Second }},
+	{"Config.MaxLease", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.MaxLease = 8 * time.Second }},
+	{"Config.MaxLease", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.MaxLease = -time.Second }},
 	{"Config.MaxKeys", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.MaxKeys = -1 }},
 	{"Config.LimitRefresh", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.LimitRefresh = -time.Second }},
 	{"Config.MaxKeyBytes", func(c *hybrid.Config, _ *hybridlimit.Limit) { c.MaxKeyBytes = -1 }},
@@ -188,7 +191,7 @@ func TestEachBadField(t *testing.T) {
 
 func TestAllBadFieldsAtOnce(t *testing.T) {
 	_, err := hybrid.New(nobody(t), hybridlimit.Limit{Rate: -1, Burst: -1, Algorithm: 99}, hybrid.Config{
-		Name: "no spaces", Mode: 99, Overshoot: 2, SyncEvery: -1, SyncInterval: -1, LimitRefresh: -1, MaxKeys: -1, MaxKeyBytes: -1, Fallback: 99,
+		Name: "no spaces", Mode: 99, Overshoot: 2, SyncEvery: -1, SyncInterval: -1, LimitRefresh: -1, MaxLease: 1, MaxKeys: -1, MaxKeyBytes: -1, Fallback: 99,
 		Hub: hybrid.HubConfig{
 			Prefix: ":", Tags: -1, FleetSize: -1, SyncTimeout: -1,
 			Breaker: breaker.Config{Failures: -1, FailureRatio: 2, MinCalls: -1, Window: -1, SlowCall: 25 * time.Hour, OpenFor: -1},

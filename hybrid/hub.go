@@ -235,7 +235,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 		v.terms = keys.Terms{
 			Config: keys.Config{
 				Overshoot: cfg.Overshoot, SyncEvery: cfg.SyncEvery, SyncInterval: cfg.SyncInterval, MaxWait: cfg.MaxWait,
-				FallbackFloor: cfg.FallbackFloor, LogDenials: cfg.LogDenials, TagBy: cfg.TagBy,
+				MaxLife: int64(cfg.MaxLease / time.Second), FallbackFloor: cfg.FallbackFloor, LogDenials: cfg.LogDenials, TagBy: cfg.TagBy,
 			},
 			Name: cfg.Name, Clock: h.clock, Control: view, Denials: tell.NewDenials(cfg.LogDenials), Store: keys.NewStore(cfg.MaxKeys, h.clock.Void), Log: h.log,
 			Hist: h.metrics.Histograms(attributes(v)...), Engine: h.engine, Names: h.names, Clocks: &h.clocks, Pace: &h.heart.Pace, Paused: &h.heart.Paused,

@@ -163,16 +163,16 @@ var scenarioOverLimit = []step{
 	// Ten times the load, and Redis hears no more of it: one sync per process and turn.
 	{
 		"allow all key=a times=1000 every=1ms sum",
-		"p1: 996 deny_cache denied, 2 lease allowed, 2 redis allowed",
-		"p2: 998 deny_cache denied, 2 redis allowed",
-		"p3: 996 deny_cache denied, 2 lease allowed, 2 redis allowed",
-		"together: 10 allowed, 2990 denied",
+		"p1: 997 deny_cache denied, 1 lease allowed, 2 redis allowed",
+		"p2: 996 deny_cache denied, 2 lease allowed, 2 redis allowed",
+		"p3: 998 deny_cache denied, 2 redis allowed",
+		"together: 9 allowed, 2991 denied",
 	},
 	{"messages all", "p1: 2", "p2: 2", "p3: 2"},
-	// 49 were admitted and 0.9 are left, of the 20 + 29.9 that there were.
-	{"redis key=a", "level 0.9, debited 49, next turn in 414ms"},
+	// 48 were admitted and 1.9 are left, of the 20 + 29.9 that there were.
+	{"redis key=a", "level 1.9, debited 48, next turn in 331.2ms"},
 	// Who is denied hears when its own turn is. The units that are there are for those whose turn comes before.
-	{"allow p1 key=a", "deny_cache denied, retry in 414.5ms"},
+	{"allow p1 key=a", "deny_cache denied, retry in 331.7ms"},
 }
 
 // A fixed window of ten seconds, by Redis's clock: they end at t=10s, 20s and so on. Deferred gives each of two

@@ -7,7 +7,7 @@
 -- Op:       "<limit> <owed> <flags> <demand> <div> <vborn> <vlevel> <vat> <gen>
 --           <had> <keep>[ <ask> ...][ w<window>][ r<refund>][ b<when>]
 --           [ d<maxdelay>][ p<vprev>][ n<vnext>][ s<since>][ k<back>][ a1][ f<floor>]
---           [ u1][ o<used>][ e<usedby>][ i<id>]"
+--           [ u<turn>][ l<maxlife>][ o<used>][ e<usedby>][ i<id>]"
 --           limit: its place in the batch, from 1. owed, asks, had, keep, refund,
 --           back: units. demand: thousandths of a unit per second. div: a lease takes
 --           at most 1/div of the units left; 0: no lease. The view (v...) is in
@@ -18,8 +18,9 @@
 --           from which the units might have been used. maxdelay: µs, of one ask
 --           at most. since: the µs for which the sender's limit has been in
 --           force; absent: for long. floor: units that asks and leases leave, at most
---           half of the burst. u: the op takes no turns: another class of its process
---           has a larger floor. used: units that are used by the count of another
+--           half of the burst. u: 1 if the op takes no turns, because another class of its
+--           process has a larger floor; 2 if the sender waited for this poll. maxlife: the
+--           longest life of a free lease in seconds; absent: 4. used: units that are used by the count of another
 --           party, until usedby (µs) has passed. id: escaped as in a query.
 --           flags: 1 an ask may be granted in part; +2 writes were lost since
 --           the view (a gap that this batch shows has the same effect); +4 reset
@@ -129,13 +130,14 @@ local function read_more(op, rest)
     if letter == 'n' then op.vnext = num(n) end
     if letter == 'a' then op.ahead = true end
     if letter == 'f' then op.floor = num(n) end
-    if letter == 'u' then op.upper = true end
+    if letter == 'u' then op.upper, op.queued = n == '1', n == '2' end
+    if letter == 'l' then op.maxlife = num(n) end
     if letter == 'o' then op.used = num(n) end
     if letter == 'e' then op.usedby = num(n) end
   end
   op.id = match(rest, '( i%S+)$') or ''
   op.id = op.id ~= '' and ' ' .. sub(op.id, 3) or ''
-  rest = gsub(gsub(rest, ' i[%w%%%+%-_.~]+$', ''), ' [wrbdpsknafuoe]%d+', '')
+  rest = gsub(gsub(rest, ' i[%w%%%+%-_.~]+$', ''), ' [wrbdpsknafuloe]%d+', '')
   return rest == ''
 end
 

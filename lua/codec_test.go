@@ -44,7 +44,7 @@ func TestEncodedBatchIsReadBack(t *testing.T) {
 					ID:   rapid.StringN(0, 12, -1).Draw(t, "id"),
 					View: wire.View{Prev: some.Draw(t, "prev"), Level: rapid.Int64Range(-1<<53+1, 1<<53-1).Draw(t, "level"), At: any53.Draw(t, "at"), Born: any53.Draw(t, "born")},
 					Gen:  any53.Draw(t, "gen"), Had: any53.Draw(t, "had"), Keep: any53.Draw(t, "keep"), Back: some.Draw(t, "back"),
-					Floor: some.Draw(t, "floor"), Upper: rapid.Bool().Draw(t, "upper"),
+					Floor: some.Draw(t, "floor"), Upper: rapid.Bool().Draw(t, "upper"), Queued: rapid.Bool().Draw(t, "queued"), MaxLife: some.Draw(t, "max life"),
 					Used: some.Draw(t, "used"), UsedBy: some.Draw(t, "used by"),
 				}})
 				if op := &ops[len(ops)-1]; len(op.Asks) > 1 {
@@ -67,7 +67,7 @@ func TestEncodedBatchIsReadBack(t *testing.T) {
 				for _, n := range op.Asks {
 					rest += fmt.Sprintf(" %d", n)
 				}
-				rest += fmt.Sprintf(" w%d r%d b%d d%d p%d n%d s%d k%d a%t f%d u%t o%d e%d i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, v.Prev, v.Next, op.Since, op.Back, op.Ahead, op.Floor, op.Upper && op.Div > 0, op.Used, op.UsedBy, url.QueryEscape(op.ID))
+				rest += fmt.Sprintf(" w%d r%d b%d d%d p%d n%d s%d k%d a%t f%d u%t q%t l%d o%d e%d i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, v.Prev, v.Next, op.Since, op.Back, op.Ahead, op.Floor, op.Upper && op.Div > 0, op.Queued && !op.Upper && op.Div > 0, op.MaxLife, op.Used, op.UsedBy, url.QueryEscape(op.ID))
 				text := got[len(got)-len(ops)+i].(string)
 				index := 0
 				if _, err := fmt.Sscan(text, &index); err != nil || index < 1 || index > len(limits) || text != fmt.Sprint(index)+rest {

@@ -351,7 +351,7 @@ func (d *differ) op() wire.Op {
 	if d.rng.IntN(3) == 0 { // mostly of half of the burst at most, as Config.Classes allows
 		op.Floor = d.rng.Int64N(1 + burst/(1+d.rng.Int64N(4)))
 	}
-	op.Upper = d.rng.IntN(4) == 0
+	op.Upper, op.Queued, op.MaxLife = d.rng.IntN(4) == 0, d.rng.IntN(2) == 0, max(0, d.rng.Int64N(10)-5)
 	if d.rng.IntN(2) == 0 {
 		op.Demand, op.Div = d.rng.Int64N(1+d.rng.Int64N(1e12)), d.rng.Int64N(6)
 	}

@@ -49,7 +49,7 @@ for i = 2 + head.limits, #ARGV do
     tostring(op.partial or false), tostring(op.lost or false), tostring(op.reset or false), op.demand, op.div, op.vborn, op.vlevel, op.vat,
     op.gen, op.had, op.keep)
   for _, n in ipairs(op.asks) do text = text .. string.format(' %.0f', n) end
-  text = text .. string.format(' w%.0f r%.0f b%.0f d%.0f p%.0f n%.0f s%.0f k%.0f a%s f%.0f u%s o%.0f e%.0f i%s', op.win, op.refund, op.refundat, op.maxdelay, op.vprev or 0, op.vnext or 0, op.limsince, op.back or 0, tostring(op.ahead or false), op.floor or 0, tostring(op.upper or false), op.used or 0, op.usedby or 0, string.sub(op.id or '', 2))
+  text = text .. string.format(' w%.0f r%.0f b%.0f d%.0f p%.0f n%.0f s%.0f k%.0f a%s f%.0f u%s q%s l%.0f o%.0f e%.0f i%s', op.win, op.refund, op.refundat, op.maxdelay, op.vprev or 0, op.vnext or 0, op.limsince, op.back or 0, tostring(op.ahead or false), op.floor or 0, tostring(op.upper or false), tostring(op.queued or false), op.maxlife or 0, op.used or 0, op.usedby or 0, string.sub(op.id or '', 2))
   out[#out + 1] = text
 end
 return out

@@ -62,7 +62,7 @@ func FuzzBatch(f *testing.F) {
 			op.RefundAt, op.Since = win, delay
 		}
 		if flags&64 != 0 {
-			op.Floor, op.Upper = refund, seq&1 != 0
+			op.Floor, op.Upper, op.Queued, op.MaxLife = refund, seq&1 != 0, seq&2 != 0, max(0, seq>>2)
 		}
 		if flags&128 != 0 {
 			op.Used, op.UsedBy = win, start-1e6+demand&(1<<21-1)
@@ -131,7 +131,7 @@ func readBack(t *testing.T, st store, env wire.Envelope, ops []wire.Op) {
 	for _, n := range op.Asks {
 		want += fmt.Sprintf(" %d", n)
 	}
-	want += fmt.Sprintf(" w%d r%d b%d d%d p%d n%d s%d k%d a%t f%d u%t o%d e%d i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, op.View.Prev, op.View.Next, op.Since, op.Back, op.Ahead, op.Floor, op.Upper && op.Div > 0, op.Used, op.UsedBy, url.QueryEscape(op.ID))
+	want += fmt.Sprintf(" w%d r%d b%d d%d p%d n%d s%d k%d a%t f%d u%t q%t l%d o%d e%d i%s", op.Win, op.Refund, op.RefundAt, op.MaxDelay, op.View.Prev, op.View.Next, op.Since, op.Back, op.Ahead, op.Floor, op.Upper && op.Div > 0, op.Queued && !op.Upper && op.Div > 0, op.MaxLife, op.Used, op.UsedBy, url.QueryEscape(op.ID))
 	if got := lines[len(lines)-1]; got != want {
 		t.Fatalf("op %q, want %q", got, want)
 	}

@@ -107,9 +107,11 @@ local function run_short(keys, argv, t)
     local cost = n * unit
     if seq then
       if (pays and cost + unit or cost) > level then return nil end
+      local most = cap / refill / 5
+      local longest = most < 1000000 and 1000000 or most < 2000000 and 2000000 or 4000000 -- bucket_free_life
       local lease = (pays and top - level + cost or top - level) / refill -- its life, as in bucket_lease
       lives[i - 2] = lease < 20000 and pays and '0 0 0'
-        or format('%d 0 %d', pays and 0 or n, lease < 20000 and 0 or lease > 1000000 and 1000000 or lease - lease % 1)
+        or format('%d 0 %d', pays and 0 or n, lease < 20000 and 0 or lease > longest and longest or lease - lease % 1)
     end
     if cost > level then
       if ledger ~= '' then return nil end

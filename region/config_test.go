@@ -80,9 +80,9 @@ func TestViolations(t *testing.T) {
 		{"fields of the limiter", hybridlimit.Limit{}, func(c *region.Config) {
 			c.Limiter = hybrid.Config{
 				Name: "x", Hub: hybrid.HubConfig{Prefix: "x"}, LimitFor: func(string) hybridlimit.Limit { return hybridlimit.Blocked() },
-				Classes: []hybrid.Class{{Name: "low", Floor: 0.1}},
+				Classes: []hybrid.Class{{Name: "low", Floor: 0.1}}, MaxLease: 2 * time.Second,
 			}
-		}, []string{"Config.Limiter.Classes", "Config.Limiter.Hub", "Config.Limiter.LimitFor", "Config.Limiter.Name"}},
+		}, []string{"Config.Limiter.Classes", "Config.Limiter.Hub", "Config.Limiter.LimitFor", "Config.Limiter.MaxLease", "Config.Limiter.Name"}},
 		{"a bad field of the limiter", hybridlimit.Limit{}, func(c *region.Config) { c.Limiter.MaxKeys = -1 }, []string{"Config.MaxKeys"}},
 		{"all", hybridlimit.Limit{}, func(c *region.Config) { *c = region.Config{Escrow: 2} }, []string{"Config.Escrow", "Config.Here", "Config.Hub", "Config.Name", "Config.Others"}},
 	} {

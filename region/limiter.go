@@ -89,7 +89,7 @@ func New(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 // build makes the limiters. After an error, dismantle closes those that were made.
 func (l *Limiter) build(parts map[string]part) (err error) {
 	own := l.cfg.Limiter
-	own.Name = l.cfg.Name
+	own.Name, own.MaxLease = l.cfg.Name, longestFree
 	if own.Mode == hybrid.ModeAuto && own.Overshoot == 0 {
 		own.Overshoot = defaultOvershoot
 	}

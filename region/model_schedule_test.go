@@ -118,7 +118,7 @@ func (pl *plan) world(m mutant) (w *world, ok bool) {
 		p := parts[fmt.Sprint(i)]
 		r := account.NewPlan(p.limit)
 		c := account.Conditions{
-			Mode: pl.mode, Every: 1000, MaxWait: int64(pl.maxWait),
+			Mode: pl.mode, Every: 1000, MaxWait: int64(pl.maxWait), MaxLife: int64(longestFree / time.Second),
 			Credit: r.Credit(pl.mode, pl.part, 1000, int64(pl.procs[i])),
 		}
 		donors := slices.Delete(slices.Clone(all), i, i+1)

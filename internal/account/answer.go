@@ -192,6 +192,9 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 		}
 		ans.Lease, ans.Gen = 0, 0
 	}
+	if c.MaxLife > 0 && !c.windowed() { // a grant that nobody uses is a free lease, and its op may be a plain one
+		ans.Life = min(ans.Life, c.MaxLife*algo.MaxLease)
+	}
 	// Rules 2 and 11: the life counts from the sending, because Redis may have granted the units then. It ends two
 	// ticks early, because the epoch may lag by one tick and a tick may be late.
 	end := ans.Sent + ans.Life*1000 - 2*c.Tick

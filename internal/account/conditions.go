@@ -43,6 +43,7 @@ type Conditions struct {
 	Every    int64             // K: the number of owed units that makes a sync urgent
 	Adaptive bool              // K grows with the key's demand
 	Interval int64             // T, ns
+	MaxLife  int64             // seconds; the longest life of a free lease. 0: 4
 	Blind    bool              // a key without a view may be taken for full: see MayBeFull
 	RTT      int64             // ns
 	Tick     int64             // ns; a step of the local clock

@@ -78,7 +78,7 @@ func (a *Account) worthLease(c *Conditions, now int64) bool {
 			return false
 		}
 	} else {
-		life = min(algo.MaxLease, (c.Bucket.Cap-level)/c.Bucket.Refill)
+		life = min(c.Bucket.FreeLife(c.MaxLife), (c.Bucket.Cap-level)/c.Bucket.Refill)
 		if !c.Bucket.Queue && c.Bucket.Units(level) >= 4*c.N {
 			return true // the ledger has room
 		}

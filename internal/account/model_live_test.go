@@ -136,7 +136,8 @@ type livePlan struct {
 	procs   int
 	limit   hybridlimit.Limit
 	mode    Mode
-	load    float64 // calls per unit of the rate
+	load    float64       // calls per unit of the rate
+	step    time.Duration // until then the load is 0.5
 	on, off time.Duration
 	zipf    float64 // the i-th process gets 1/i^zipf of the calls; 0: even
 	steady  time.Duration
@@ -174,6 +175,14 @@ func (l *live) now(t *tally) tally {
 	return c
 }
 
+// loadAt returns the load after a time (ns).
+func (pl livePlan) loadAt(passed int64) float64 {
+	if passed < int64(pl.step) {
+		return 0.5
+	}
+	return pl.load
+}
+
 func (pl livePlan) run(seed uint64, span time.Duration) (liveOutcome, *world) {
 	r := NewPlan(pl.limit)
 	t := Conditions{
@@ -200,9 +209,9 @@ func (pl livePlan) run(seed uint64, span time.Duration) (liveOutcome, *world) {
 	central := algo.State{}
 	count := tally{asked: make([]int64, pl.procs)}
 	before := l.now(&count)
-	mean := float64(pl.limit.Period) / float64(pl.limit.Rate) / pl.load
+	unit := float64(pl.limit.Period) / float64(pl.limit.Rate)
 	cycle, warm := int64(pl.on+pl.off), true
-	for at := float64(start); at < float64(start)+float64(span); at += rnd.ExpFloat64() * mean {
+	for at := float64(start); at < float64(start)+float64(span); at += rnd.ExpFloat64() * unit / pl.loadAt(int64(at)-start) {
 		if cycle > 0 && (int64(at)-start)%cycle >= int64(pl.on) { // continue when the load is on again
 			at += float64(cycle - (int64(at)-start)%cycle)
 			continue

@@ -128,6 +128,8 @@ func (a *Account) whole(
 		(why&forLoss != 0 || back > 0 && !next || why&(forLease|forNext) == 0)
 	if !c.Closing && !idle { // otherwise a next poll would be wasted too
 		op.Div = 2 * c.N
+		op.MaxLife = c.MaxLife
+		op.Queued = !c.windowed() && a.view.known() && a.view.nextPoll > a.view.received
 	}
 	// A booking that waits for this op (an ask of 0) asks Redis directly for all its units. A lease would be missing
 	// there.

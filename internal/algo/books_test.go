@@ -46,7 +46,7 @@ func (k *bucketBooks) op() (op algo.Op, lease int) {
 		op.Asks = append(op.Asks, 1+rng.Int64N([]int64{2, burst}[rng.IntN(2)]))
 	}
 	if rng.IntN(3) == 0 {
-		op.Floor, op.Upper = rng.Int64N(burst/2+1), rng.IntN(2) == 0
+		op.Floor, op.Upper, op.Queued = rng.Int64N(burst/2+1), rng.IntN(2) == 0, rng.IntN(2) == 0
 	}
 	level := k.b.Load(k.s, k.now).Level
 	if rng.IntN(3) == 0 {

@@ -37,7 +37,7 @@ func TestNothingOverflows(t *testing.T) {
 		if next.Level < -b.Cap || next.Level > b.Cap || next.Since < s.Since || next.Since > 1<<53 {
 			t.Fatalf("state %+v out of range", next)
 		}
-		if ans.Granted < 0 || ans.Lease < 0 || ans.Granted+ans.Lease > limit.BurstSize() || ans.Life < 0 || ans.Life > algo.MaxLease {
+		if ans.Granted < 0 || ans.Lease < 0 || ans.Granted+ans.Lease > limit.BurstSize() || ans.Life < 0 || ans.Life > algo.MaxFree {
 			t.Fatalf("answer %+v", ans)
 		}
 		if ans.Retry < 0 || ans.Retry > algo.Never || b.TTL(next) < 2000 {

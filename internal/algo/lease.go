@@ -62,20 +62,38 @@ func (b Bucket) takeBack(s *State, op Op) {
 	s.Since = max(s.Since-op.Back, 0)
 }
 
+// FreeLife returns the longest life, in µs, of a free lease: 1, 2 or 4 seconds, up to two fifths of the time in which the
+// bucket fills up, and up to most seconds (0: 4). A process asks once for each lease, so a long life costs a hot key few
+// ops.
+func (b Bucket) FreeLife(most int64) int64 {
+	life, end := int64(MaxLease), int64(MaxFree)
+	if most > 0 && most < MaxFree/MaxLease {
+		end = most * MaxLease
+	}
+	for full := float64(b.Cap) / float64(b.Refill) / 5; !b.Queue && 2*life <= end && float64(life) <= full; {
+		life *= 2
+	}
+	return life
+}
+
 // lease sizes a lease from the free units. before is the level before the grants.
 func (b Bucket) lease(s *State, op Op, ans *Answer, before, free int64, refused bool, now int64) {
 	life := float64(b.ceiling(*s)-before) / float64(b.Refill)
-	if life = math.Floor(math.Min(MaxLease, life)); life >= MinLease {
+	if life = math.Floor(math.Min(float64(b.FreeLife(op.MaxLife)), life)); life >= MinLease {
 		ans.Life = int64(life)
 	}
 	if op.Div > 0 && op.Demand > 0 && !refused {
-		part := math.Max(math.Floor(float64(free)/float64(op.Div)), math.Floor(b.quantum(s, op, now)))
+		part := math.Max(math.Floor(float64(free)/float64(op.Div)), math.Floor(b.quantum(op, s.Slot-now)))
 		part = math.Min(part, float64(free))
+		booked := ans.Gen != 0 || op.Keep == 0 && (s.Slot <= now || op.Upper)
+		if life = float64(ans.Life); booked {
+			life = math.Min(MaxLease, life)
+		}
 		// The demand of the process in the time in which the bucket fills up, less a standard deviation, so that few
 		// units are left over.
-		mu := float64(op.Demand) * float64(ans.Life) / 1e9
+		mu := float64(op.Demand) * life / 1e9
 		lease := math.Min(part, math.Floor(mu-math.Sqrt(mu)))
-		if ans.Gen != 0 || op.Keep == 0 && (s.Slot <= now || op.Upper) {
+		if booked {
 			if free >= op.Div || ans.Gen != 0 { // not near empty
 				lease = math.Min(part, math.Floor(float64(op.Demand)/1e3)-float64(op.Keep))
 			}

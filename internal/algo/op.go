@@ -2,8 +2,10 @@ package algo
 
 // The constants of the rules, in µs. docs/lab has measurements of their effect, made by the lab in bench/accuracy.
 const (
-	// MaxLease is the longest life of a lease of a bucket, and the length of a generation of the ledger.
+	// MaxLease is the longest life of a lease in the ledger, and the length of a generation.
 	MaxLease = 1_000_000
+	// MaxFree is the longest life of a free lease: see Bucket.FreeLife.
+	MaxFree = 4 * MaxLease
 	// WindowLease is the longest time whose demand a lease of a window covers. The lease lives as long as its window;
 	// until then, other processes cannot use units that its process no longer needs.
 	WindowLease = 5 * MaxLease
@@ -12,8 +14,6 @@ const (
 	// ClockSlack is the largest step back of Redis's clock that freezes the refill; a larger step moves the state with
 	// the clock.
 	ClockSlack = 1_000_000
-	// Horizon is the longest time whose demand a process may take at its next poll while units are scarce.
-	Horizon = 500_000
 	// MaxTicket bounds the time until a next poll. Processes poll earlier.
 	MaxTicket = 60_000_000
 )
@@ -92,6 +92,12 @@ type Op struct {
 	// Upper reports that another class of the sender's limiter has a larger Floor. Then the op takes no turn: the
 	// classes with the largest floor wait for each other.
 	Upper bool
+	// Queued reports that the sender's last answer gave it a next poll, for which it waited. It has no effect with Upper
+	// or without a next poll.
+	Queued bool
+
+	// MaxLife is the longest life, in seconds, of a free lease that the sender wants: 1 or 2. 0: 4.
+	MaxLife int64
 
 	// Used is the number of units of the Burst, or of the Rate of a window, that are used by the count of another party,
 	// such as the provider that the fleet calls. The level is lowered to the rest less the ledger, whose units may be
@@ -146,7 +152,7 @@ func (op *Op) AsksByView() bool {
 
 // OnlyPays reports whether the op only tells owed units of the present, and may tell a view.
 func (op *Op) OnlyPays() bool {
-	tells := op.Win != 0 || op.Refund != 0 || op.Used+op.UsedBy != 0 || op.Lost || op.Reset
+	tells := op.Win != 0 || op.Refund != 0 || op.Used+op.UsedBy != 0 || op.Lost || op.Reset || op.Queued || op.MaxLife != 0
 	leases := op.Demand != 0 || op.Gen != 0 || op.Had != 0 || op.Keep != 0 || op.Back != 0 || op.Ahead
 	return op.Owed > 0 && len(op.Asks) == 0 && op.MaxDelay == 0 && !tells && !leases
 }

@@ -252,7 +252,7 @@ func TestOnlyAsks(t *testing.T) {
 		"Asks": true, "Partial": true, "Since": true, "ID": true,
 		"Lost": true, "Broken": true, // of View and Gen
 		"Win": true, "RefundAt": true, // of Owed and Refund
-		"Floor": true, "Upper": true, // of the asks, and of a next poll
+		"Floor": true, "Upper": true, "Queued": true, "MaxLife": true, // of the asks, and of a next poll
 	}
 	for i := range reflect.TypeFor[algo.Op]().NumField() {
 		op := asks

@@ -131,7 +131,13 @@ func appendOp(buf []byte, limit int, op algo.Op) []byte {
 	buf = appendInts(buf, op.Owed, flags(op.Partial, op.Lost, op.Reset), op.Demand, op.Div)
 	buf = appendInts(buf, op.View.Born, op.View.Level, op.View.At, op.Gen, op.Had, op.Keep)
 	buf = appendInts(buf, op.Asks...)
-	upper := op.Upper && op.Div > 0 // without a next poll it has no effect
+	var turn int64 // without a next poll it has no effect
+	switch {
+	case op.Div > 0 && op.Upper:
+		turn = 1
+	case op.Div > 0 && op.Queued:
+		turn = 2
+	}
 	for _, more := range [...]struct {
 		letter byte
 		value  int64
@@ -146,7 +152,8 @@ func appendOp(buf []byte, limit int, op algo.Op) []byte {
 		{'k', op.Back},
 		{'a', flags(op.Ahead)},
 		{'f', op.Floor},
-		{'u', flags(upper)},
+		{'u', turn},
+		{'l', op.MaxLife},
 		{'o', op.Used},
 		{'e', op.UsedBy},
 	} {

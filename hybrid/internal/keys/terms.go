@@ -55,6 +55,7 @@ type Config struct {
 	SyncEvery     int64
 	SyncInterval  time.Duration
 	MaxWait       time.Duration
+	MaxLife       int64 // account.Conditions.MaxLife
 	FallbackFloor int64
 	LogDenials    time.Duration
 	TagBy         func(key string) string
@@ -73,7 +74,7 @@ func (t *Terms) setConditions(c *account.Conditions, p *account.Plan, now int64)
 	c.Bucket, c.Window, c.Floor, c.Limit = p.Bucket, p.Window, p.Floor, p.Limit
 	c.Mode, c.MaxWait, c.Interval = t.Control.Mode(), int64(t.MaxWait), int64(t.SyncInterval)
 	c.N, c.Every, c.Adaptive = t.Fleet.Accounts(), t.every(), t.SyncEvery == 0
-	c.RTT, c.Tick = int64(t.Engine.RTT()), int64(Tick)
+	c.RTT, c.Tick, c.MaxLife = int64(t.Engine.RTT()), int64(Tick), t.MaxLife
 	c.RelookIn = clock.Jitter(account.MaxView)
 	c.Closing, c.Behind = t.Control.Closed.Load(), t.Engine.Behind()
 	if t.Fleet.Known(now) {
