@@ -39,31 +39,31 @@ local function bucket_free_life(lim, op)
 end
 
 -- bucket_horizon returns the µs whose demand a process may take at its next poll
--- while units are scarce. bucket_quantum returns the units of that demand.
-local function bucket_horizon(lim, op) return min(bucket_free_life(lim, op) / 2, floor(7 * floor(lim.cap / lim.refill) / 20)) end
+-- while units are scarce, by the longest life of a free lease. bucket_quantum returns the units of that demand.
+local function bucket_horizon(lim, life) return min(life / 2, floor(7 * floor(lim.cap / lim.refill) / 20)) end
 
-local function bucket_quantum(lim, op, queue)
-  local h = bucket_horizon(lim, op)
+local function bucket_quantum(lim, op, h, queue)
   if queue > h and not op.upper then h = h * ((h / queue) * (h / queue)) end
   return max(1, min(op.demand * h / 1e9, floor(floor(lim.cap / lim.unit) / 8)))
 end
 
 -- bucket_books returns the units for which the sender's next poll is given time.
-local function bucket_books(s, lim, op, now)
-  local quantum = bucket_quantum(lim, op, s.slot - now)
+local function bucket_books(lim, op, h, queue)
+  local quantum = bucket_quantum(lim, op, h, queue)
   local load = op.div / 2 * op.demand / 1e9 * (lim.unit / lim.refill)
   if op.queued or load <= 1 then return quantum end
-  return max(1, min(quantum, op.demand * bucket_horizon(lim, op) / 1e9 / sqrt(load * sqrt(sqrt(load)))))
+  return max(1, min(quantum, op.demand * h / 1e9 / sqrt(load * sqrt(sqrt(load)))))
 end
 
 -- bucket_lease sizes a lease from the free units. The ledger holds it, so that the
 -- process can return what it does not spend. In turns, a lease is surely spent, and
 -- needs no record. It returns the units, their life, and whether the ledger holds them.
 local function bucket_lease(s, lim, op, before, free, refused, kept, now)
-  local life, lease = min(bucket_free_life(lim, op), floor((bucket_ceiling(s, lim) - before) / lim.refill)), 0
+  local longest, lease = bucket_free_life(lim, op), 0
+  local life = min(longest, floor((bucket_ceiling(s, lim) - before) / lim.refill))
   if life < MIN_LEASE then life = 0 end
   if op.div > 0 and op.demand > 0 and refused == 0 then
-    local part = min(max(floor(free / op.div), floor(bucket_quantum(lim, op, s.slot - now))), free)
+    local part = min(max(floor(free / op.div), floor(bucket_quantum(lim, op, bucket_horizon(lim, longest), s.slot - now))), free)
     local booked = kept or op.keep == 0 and (s.slot <= now or op.upper)
     local mu = op.demand * (booked and min(MAX_LEASE, life) or life) / 1e9
     lease = min(part, floor(mu - sqrt(mu)))
@@ -81,14 +81,13 @@ end
 -- bucket_slots sizes a block of slots of a queue. delay is that of the first slot.
 local function bucket_slots(s, lim, op, free, delay, refused, now)
   if op.div == 0 or op.demand == 0 or refused > 0 then return 0 end
-  local part = max(floor(free / op.div), floor(bucket_quantum(lim, op, s.slot - now)))
+  local part = max(floor(free / op.div), floor(bucket_quantum(lim, op, bucket_horizon(lim, MAX_LEASE), s.slot - now)))
   local mu = op.demand * min(MAX_LEASE, delay) / 1e9
   return max(0, min(part, free, floor(mu - sqrt(mu))))
 end
 
 -- bucket_longest returns the longest time until a next poll of a fleet that is not sparse.
-local function bucket_longest(lim, op)
-  local h = bucket_horizon(lim, op)
+local function bucket_longest(lim, op, h)
   return min(3 * h, max(3 * min(h, MAX_LEASE / 2), op.div / 2 * floor(lim.cap / lim.refill) / 8))
 end
 
@@ -96,18 +95,17 @@ end
 -- an ask was refused, less than a unit is left, or an earlier poll lies ahead. The
 -- last places of a queue are always contended. low is the op's floor in sub-units.
 local function bucket_turn(s, lim, op, granted, refused, now, low)
-  local round = bucket_free_life(lim, op) / 2
-  if round == MAX_LEASE / 2 then round = round / 2 end
-  local scarce = floor(min(lim.cap / 4, max(lim.refill * round, op.div * lim.unit / 4)))
-  local level = s.level - low
+  local longest = bucket_free_life(lim, op)
+  local scarce = floor(min(lim.cap / 4, max(lim.refill * longest / 4, op.div * lim.unit / 4)))
+  local level, h = s.level - low, bucket_horizon(lim, longest)
   local contended = lim.kind == 'q' or s.slot > now or level < lim.unit or refused > 0 and refused * lim.unit <= lim.cap - low
   if level >= scarce or not contended then
     s.slot = 0
     return
   end
-  local took, each = max(bucket_books(s, lim, op, now), op.owed + granted), lim.unit / lim.refill
+  local took, each = max(bucket_books(lim, op, h, s.slot - now), op.owed + granted), lim.unit / lim.refill
   local step = floor(took * each * (1 - level / scarce))
-  local last = min(MAX_TICKET, max(bucket_longest(lim, op), floor(op.div / 2 * each)))
+  local last = min(MAX_TICKET, max(bucket_longest(lim, op, h), floor(op.div / 2 * each)))
   s.slot, s.dirty = min(max(s.slot, now) + step, now + last), true
 end
 

@@ -36,9 +36,8 @@ type Config struct {
 	// Escrow is the fraction of the burst that may be under way between regions, above 0 and at most 0.5. With more,
 	// units come faster, and each region has fewer units at once. Zero: 0.25.
 	Escrow float64
-	// Limiter has more settings of this region's limiter. Its Name, Hub, LimitFor, Classes and MaxLease
-	// must be zero. An Overshoot of
-	// zero is 0.025 here, because the sum of N·C counts one C more than that of package hybrid.
+	// Limiter has more settings of this region's limiter. Its Name, Hub, LimitFor, Classes and MaxLease must be zero. An
+	// Overshoot of zero is 0.025 here, because the sum of N·C counts one C more than that of package hybrid.
 	Limiter hybrid.Config
 }
 

@@ -192,7 +192,7 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 		}
 		ans.Lease, ans.Gen = 0, 0
 	}
-	if c.MaxLife > 0 && !c.windowed() { // a grant that nobody uses is a free lease, and its op may be a plain one
+	if c.MaxLife > 0 && !c.windowed() { // Redis does not know MaxLife from a plain op; its unused grants are free leases
 		ans.Life = min(ans.Life, c.MaxLife*algo.MaxLease)
 	}
 	// Rules 2 and 11: the life counts from the sending, because Redis may have granted the units then. It ends two

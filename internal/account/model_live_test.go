@@ -142,6 +142,7 @@ type livePlan struct {
 	zipf    float64 // the i-th process gets 1/i^zipf of the calls; 0: even
 	steady  time.Duration
 	left    ablation
+	maxLife int64 // Conditions.MaxLife
 	big     int64 // cost of every tenth call; 0: all calls cost 1
 }
 
@@ -188,7 +189,7 @@ func (pl livePlan) run(seed uint64, span time.Duration) (liveOutcome, *world) {
 	t := Conditions{
 		Bucket: r.Bucket, Limit: pl.limit, Mode: pl.mode, N: int64(pl.procs), Every: defaultSyncEvery, Blind: true,
 		RTT: int64(500 * time.Microsecond), Tick: int64(tick), MaxWait: int64(defaultMaxWait), RelookIn: MaxView,
-		Fallback: Fallback{Size: fallback.Size{Kind: fallback.KindDenyAll}},
+		MaxLife: pl.maxLife, Fallback: Fallback{Size: fallback.Size{Kind: fallback.KindDenyAll}},
 	}
 	t.Credit = r.Credit(pl.mode, defaultOvershoot, defaultSyncEvery, t.N)
 	w := newWorld(t, pl.procs)

@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
-// TestLongLeases verifies that a burst of ten seconds makes a hot key cheap: its free leases live for four seconds. The
-// fleets are larger in the long form.
+// TestLongLeases verifies that a burst of ten seconds makes a hot key cheap: its free leases live for four seconds. With
+// a MaxLife of a second it costs more than three times as much. The fleets are larger in the long form.
 func TestLongLeases(t *testing.T) {
 	const seed, perProcess = 7, 10 // units a second
 	sizes := []int{100}
@@ -42,6 +42,13 @@ func TestLongLeases(t *testing.T) {
 				}
 				if o.excess > 0 || o.utilisation < 0.99 || o.jain < tc.jain || o.spread > tc.spread {
 					t.Errorf("%v, want utilisation 0.99, no excess, Jain %g, spread %g", o, tc.jain, tc.spread)
+				}
+				if pl.maxLife = 1; n == sizes[0] {
+					short, _ := pl.run(seed, tc.span)
+					t.Logf("with a life of a second %.3f ops a process and second", short.perCall*pl.load*perProcess)
+					if short.perCall < 3*o.perCall {
+						t.Errorf("only %.1f times the ops with a life of a second", short.perCall/o.perCall)
+					}
 				}
 				if tc.pl.step > 0 {
 					rates := w.ratesFrom(3*NewPlan(limit).Full+int64(tc.pl.step), int(tc.span-tc.pl.step)/int(time.Second))

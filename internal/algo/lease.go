@@ -78,12 +78,13 @@ func (b Bucket) FreeLife(most int64) int64 {
 
 // lease sizes a lease from the free units. before is the level before the grants.
 func (b Bucket) lease(s *State, op Op, ans *Answer, before, free int64, refused bool, now int64) {
-	life := float64(b.ceiling(*s)-before) / float64(b.Refill)
-	if life = math.Floor(math.Min(float64(b.FreeLife(op.MaxLife)), life)); life >= MinLease {
+	longest := b.FreeLife(op.MaxLife)
+	life := math.Min(float64(longest), float64(b.ceiling(*s)-before)/float64(b.Refill))
+	if life = math.Floor(life); life >= MinLease {
 		ans.Life = int64(life)
 	}
 	if op.Div > 0 && op.Demand > 0 && !refused {
-		part := math.Max(math.Floor(float64(free)/float64(op.Div)), math.Floor(b.quantum(op, s.Slot-now)))
+		part := math.Max(math.Floor(float64(free)/float64(op.Div)), math.Floor(b.quantum(op, b.horizon(longest), s.Slot-now)))
 		part = math.Min(part, float64(free))
 		booked := ans.Gen != 0 || op.Keep == 0 && (s.Slot <= now || op.Upper)
 		if life = float64(ans.Life); booked {
