@@ -102,7 +102,7 @@ func (l *base) LimitState() LimitState {
 //
 // For a rate, used units stay used: the level of a key, in units, survives, capped at the new burst, and refills at the
 // new rate from then on. A change is never a free refill. Units that are already leased may still be spent, for at most
-// one second. Leased units of a window may be spent until their window ends. While processes differ, each op counts by
+// Config.MaxLease. Leased units of a window may be spent until their window ends. While processes differ, each op counts by
 // the limit of its sender, and the fleet may admit more than the larger of the limits.
 //
 // For calls in flight, running calls go on. No call of a key is admitted until Redis has answered once more. With fewer

@@ -40,9 +40,9 @@ type Config struct {
 	SyncInterval time.Duration
 	// MaxWait bounds the time that a decision waits for Redis. Zero: 20 ms. Negative: never wait (not with ModeExact).
 	MaxWait time.Duration
-	// MaxLease bounds the time for which a process may hold units that Redis has no record of: 1, 2 or 4 seconds. Such
-	// units are leased while processes take turns. If the process stops, they are lost to all. A hot key costs Redis
-	// fewer ops with a longer time. It is never more than 0.4 of the time in which the bucket fills up, or 1 s. Zero: 4 s.
+	// MaxLease bounds the life of a lease of a bucket: 1, 2 or 4 seconds. If a process crashes, other processes cannot use
+	// its leased units for that time, or twice as long. A hot key costs Redis fewer ops with longer lives. A life is never
+	// more than 0.4 of the time in which the bucket fills up, or 1 s. Zero: 4 s.
 	MaxLease time.Duration
 	// MaxKeys bounds the number of keys in memory. A new key replaces the one that was used least recently (an LRU of
 	// golang-lru), after that has paid the units that it owes. If Redis is away, as many keys have a share of their

@@ -134,6 +134,58 @@ func TestUnspentLeasesComeBack(t *testing.T) {
 	}
 }
 
+// TestUnneededUnitsOfLongLeasesComeBack uses half of a burst of ten seconds within half a second. Then the processes are
+// idle, or go on with a hundredth of the demand. Their leases would live for four seconds. Idle processes hold nothing
+// after 1.3 s. The others hold little more in the first seconds than with leases of a second.
+func TestUnneededUnitsOfLongLeasesComeBack(t *testing.T) {
+	t.Parallel()
+	const rate, burst, processes, used = 1000, 10_000, 10, 5000
+	// held returns the mean of the units held from a second to three seconds after the burst, or after 1.3 s without calls.
+	held := func(t *testing.T, cfg hybrid.Config, calls bool) (units int64) {
+		synctest.Test(t, func(t *testing.T) {
+			ls := fleetOf(t, processes, hybridlimit.TokenBucket(rate, time.Second, burst), cfg)
+			if admitted := admitsInTurn(t, ls, used, 500*time.Millisecond/used); admitted != used {
+				t.Errorf("%d of %d admitted", admitted, used)
+			}
+			if !calls {
+				time.Sleep(1300 * time.Millisecond)
+				units = heldBy(ls)
+			}
+			for i := 0; calls && i < 30; i++ {
+				time.Sleep(100 * time.Millisecond)
+				for _, l := range ls {
+					ask(t, l, "k", 1)
+				}
+				if i >= 10 {
+					units += heldBy(ls) / 20
+				}
+			}
+			shutdown(t, ls...)
+		})
+		return units
+	}
+	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			if idle := held(t, hybrid.Config{Mode: mode}, false); idle > 0 {
+				t.Errorf("idle processes hold %d units", idle)
+			}
+			long, short := held(t, hybrid.Config{Mode: mode}, true), held(t, hybrid.Config{Mode: mode, MaxLease: time.Second}, true)
+			if t.Logf("%d units are held, with leases of a second %d", long, short); 2*long > 3*short {
+				t.Errorf("%d units are held, with leases of a second %d", long, short)
+			}
+		})
+	}
+}
+
+// heldBy returns the leased units that limiters hold.
+func heldBy(ls []*hybrid.Limiter) (units int64) {
+	for _, l := range ls {
+		units += l.Stats().Held
+	}
+	return units
+}
+
 // TestACrashLosesOnlyItsLeases ends a process without Shutdown while a lease is
 // in hand. The rest of the bucket is there for another process.
 func TestACrashLosesOnlyItsLeases(t *testing.T) {

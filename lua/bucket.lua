@@ -13,17 +13,17 @@
 --          r      refill of the limit that wrote the state, in sub-units per µs:
 --                 until a change of limit, the old rate counts
 --          t      µs from <born>+<age> to the next poll that is free
---          o, p   units in the ledger: leased in the second in which level was
---                 right, and in the second before
+--          o, p   units in the ledger: leased in the generation in which level was
+--                 right, and in the one before
+--          g      log2 of the seconds of a generation
 --          h      µs from <born>+<age> to the last booking that lies ahead
 --          k      µs from <born>+<age> for which the state is kept, although the bucket
 --                 is full before: units came back, of which older views do not know
 --          z      µs from born to the last reset: views up to that time are void
 -- Limit:   "b <unit> <refill> <cap>": sub-units per unit, sub-units per µs,
 --          sub-units of a full bucket; the same with q
--- Expiry:  the time until the bucket is full, + 1 s (the longest lease) + 1 s (the
---          longest freeze, or the second generation of the ledger); at least k +
---          2 s; after a reset at least the time from the deepest debt to full. A full bucket without
+-- Expiry:  the time until the bucket is full, + a generation (the longest lease) + 1 s (the
+--          longest freeze); at least k and these; after a reset at least the time from the deepest debt to full. A full bucket without
 --          a lease that is out is like no state, so it may be forgotten.
 -- Source:  GCRA, ITU-T I.371, in its token form. The Go twin, line for line, is
 --          internal/algo: bucket.go, queue.go, apply.go.
@@ -46,7 +46,7 @@ local function bucket_rescale(s, unit, lim)
   s.level = max(-lim.cap, min(s.level, lim.cap))
 end
 
-local bucket_fields = {r = 'refill', t = 'wait', o = 'out', p = 'outbefore', h = 'ahead', k = 'keep', z = 'reset'}
+local bucket_fields = {r = 'refill', t = 'wait', o = 'out', p = 'outbefore', g = 'span', h = 'ahead', k = 'keep', z = 'reset'}
 
 -- bucket_read parses a state. It returns the state, and the unit and the refill of
 -- the limit that wrote it; nil for a state that this library cannot have written.
@@ -58,15 +58,16 @@ local function bucket_read(raw, lim)
   born, since = tonumber(born, 16) or HUGE, tonumber(since, 16) or HUGE
   if unit < 1 or born < 1 or max(unit, abs(level), abs(age), born, since) > EXACT then return nil end
   local s = {
-    level = level, last = born + age, born = born, since = since, slot = 0, out = 0, outbefore = 0, ahead = 0, keep = 0,
+    level = level, last = born + age, born = born, since = since, slot = 0, out = 0, outbefore = 0, span = 0, ahead = 0, keep = 0,
     reset = 0, lim = lim, dirty = false, wrote = born + age, more = '', changed = false, -- all fields, so that the table never grows
   }
   if tail == '' then return s, unit, 1 end
   local f = read_fields(tail, bucket_fields)
   if not f then return nil end
   local refill, wait, ahead, keep = f.refill or 1, f.wait or 0, f.ahead or 0, f.keep or 0
-  s.out, s.outbefore, s.more = f.out or 0, f.outbefore or 0, f.more
-  if min(wait, ahead, keep, s.out, s.outbefore) < 0 or max(wait, ahead, keep, s.out, s.outbefore) > EXACT then return nil end
+  s.out, s.outbefore, s.span, s.more = f.out or 0, f.outbefore or 0, f.span or 0, f.more
+  if min(wait, ahead, keep, s.out, s.outbefore, s.span) < 0 or max(wait, ahead, keep, s.out, s.outbefore) > EXACT then return nil end
+  if s.span > 3 then return nil end
   if refill < 1 or refill > EXACT / 4 then return nil end
   if wait > 0 then s.slot = min(s.last + wait, EXACT) end
   if ahead > 0 then s.ahead = min(s.last + ahead, EXACT) end
@@ -87,37 +88,45 @@ local function bucket_terms(lim, unit, refill)
   return {kind = lim.kind, unit = unit, refill = refill, cap = min(floor(lim.cap / lim.unit) * unit, floor((EXACT - refill) / 2))}
 end
 
--- A generation of the ledger is one second of Redis time.
-local function generation(s) return floor(s.last / MAX_LEASE) end
+-- number returns the number of the generation of the ledger that began ago generations
+-- before that of last: its first second of Redis time, plus span * 2^40.
+local function number(s, ago)
+  local seconds = 2 ^ s.span
+  return (floor(s.last / GENERATION / seconds) - ago) * seconds + s.span * 2 ^ 40
+end
 
 -- bucket_ceiling returns the level to which the bucket refills.
 local function bucket_ceiling(s, lim) return max(0, lim.cap - (s.out + s.outbefore) * lim.unit) end
 
 -- bucket_refill brings the level to a time. The ledger must not change before it.
 local function bucket_refill(s, lim, at)
-  s.level, s.last = min(s.level + (at - s.last) * lim.refill, bucket_ceiling(s, lim)), at
+  local top = bucket_ceiling(s, lim)
+  if s.level < top then s.level = min(s.level + (at - s.last) * lim.refill, top) end
+  s.last = at
 end
 
 -- bucket_advance refills up to a time. It does nothing for a time in the past.
 local function bucket_advance(s, lim, at)
   if at <= s.last then return end
-  local edge = (generation(s) + 1) * MAX_LEASE
+  local each = GENERATION * 2 ^ s.span
+  local edge = (floor(s.last / each) + 1) * each
   while s.out + s.outbefore > 0 and edge <= at do
     bucket_refill(s, lim, edge)
     s.outbefore = s.out -- older leases have expired
-    s.out, edge = 0, edge + MAX_LEASE
+    s.out, edge = 0, edge + each
   end
   bucket_refill(s, lim, at)
 end
 
 -- bucket_load returns a state brought to now; an unreadable state is lost. Until
 -- this limit came into force (since, in µs before now; 0: long ago), the limit that
--- wrote the state refills it.
+-- wrote the state refills it. After the burst was lowered, the level may be above the
+-- ceiling, until the op has settled.
 local function bucket_load(raw, lim, now, _, since)
   local s, unit, refill = bucket_read(raw, lim)
   if not s then
     return {
-      level = lim.cap, last = now, born = now, since = 0, slot = 0, out = 0, outbefore = 0, ahead = 0, keep = 0,
+      level = lim.cap, last = now, born = now, since = 0, slot = 0, out = 0, outbefore = 0, span = 0, ahead = 0, keep = 0,
       reset = 0, lim = lim, dirty = false, wrote = now, more = '', changed = false, fresh = true,
     }
   end
@@ -128,11 +137,10 @@ local function bucket_load(raw, lim, now, _, since)
   end
   if old ~= lim then
     if since > 0 then bucket_advance(s, old, now - since) end
-    s.level, s.changed = min(s.level, bucket_ceiling(s, old)) - bucket_kept(old), true
+    s.level, s.changed = s.level - bucket_kept(old), true
     bucket_rescale(s, unit, lim)
   end
   bucket_advance(s, lim, now)
-  s.level = min(s.level, bucket_ceiling(s, lim))
   return s
 end
 
@@ -144,6 +152,7 @@ local function bucket_write(key, s, lim)
   if s.slot > s.last then text = text .. format(' t%x', s.slot - s.last) end
   if s.out > 0 then text = text .. format(' o%x', s.out) end
   if s.outbefore > 0 then text = text .. format(' p%x', s.outbefore) end
+  if s.span > 0 then text = text .. ' g' .. s.span end
   local full = ceil((lim.cap - s.level) / lim.refill)
   if s.ahead > s.last then text = text .. format(' h%x', s.ahead - s.last) end
   if s.keep > s.last then
@@ -154,7 +163,7 @@ local function bucket_write(key, s, lim)
     text = text .. ' z' .. hexed(s.reset - s.born)
     full = max(full, s.reset - s.last + ceil(2 * lim.cap / lim.refill))
   end
-  store(key, text .. s.more, ceil(full / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000)
+  store(key, text .. s.more, ceil(full / 1000) + (GENERATION * 2 ^ s.span + CLOCK_SLACK) / 1000)
 end
 
 -- bucket_low returns the sub-units of an op's floor, at most half of the bucket.

@@ -14,7 +14,7 @@
 --            retry(s, lim, n, now)       µs until n units are available
 --            tell(s, lim, now)           level, ceiling, refill, ends
 --            write(key, s, lim, now)     stores the state, with its TTL
-local MAX_LEASE, MIN_LEASE, CLOCK_SLACK = 1000000, 20000, 1000000
+local GENERATION, MIN_LEASE, CLOCK_SLACK = 1000000, 20000, 1000000
 local EXACT, NEVER = 2 ^ 53, 2 ^ 53
 local abs, floor, ceil, min, max, sqrt =
   math.abs, math.floor, math.ceil, math.min, math.max, math.sqrt

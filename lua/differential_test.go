@@ -285,9 +285,11 @@ func (d *differ) note(c cell, op wire.Op, a algo.Answer, next cell) {
 		"returned": op.Back > 0 && !a.Refused, "not returned": a.Refused,
 		"turn": op.Div > 0 && a.Retry > 0 && a.Retry != algo.Never && a.Level >= n.Unit,
 		"left": op.Floor > 0 && a.Granted == 0 && len(op.Asks) > 0 && a.Level >= n.Unit, "leased above a floor": op.Floor > 0 && a.Lease > 0,
-		"away":        op.Upper && op.Div > 0 && a.Retry > 0,
-		"rolled back": s.Born != 0 && op.View.Born == s.Born && a.Born != s.Born,
-		"delayed":     a.Delay > 0, "refunded of a call": op.Refund > 0 && op.RefundAt > 0 && len(next.log) < len(c.log), "refunded": op.Refund > 0, "reset": op.Reset,
+		"long generations": n.Span > 0 && a.Gen != 0, "longer generations": s.Out != [2]int64{} && n.Span > s.Span, "shorter generations": n.Out != [2]int64{} && n.Span < s.Span,
+		"settled in a long generation": s.Span > 0 && op.Had > 0 && (a.Gen != 0 || op.Back > 0 && !a.Refused),
+		"away":                         op.Upper && op.Div > 0 && a.Retry > 0,
+		"rolled back":                  s.Born != 0 && op.View.Born == s.Born && a.Born != s.Born,
+		"delayed":                      a.Delay > 0, "refunded of a call": op.Refund > 0 && op.RefundAt > 0 && len(next.log) < len(c.log), "refunded": op.Refund > 0, "reset": op.Reset,
 		"observed": op.Used > 0 && a.Level < s.Level && op.Owed+a.Granted+a.Lease == 0, "too old": op.Used > 0 && op.UsedBy > 0 && op.UsedBy < d.now,
 		"void view": other && op.View.At <= s.Reset,
 		"dropped":   a.Dropped, "late": op.Owed > 0 && op.Win == n.Win-1, "carried": n.Kind == algo.KindFixed && n.Prev*n.Period > n.Prev && n.Cur > 0 && a.Granted == 0,
@@ -314,7 +316,7 @@ func (d *differ) step() int64 {
 	scale := []int64{0, 1, 10, 1000, 50_000, 1_000_000, 60_000_000, 3_600_000_000, 3 * 86_400_000_000}
 	n := d.rng.Int64N(scale[d.rng.IntN(len(scale))] + 1)
 	if d.leased != "" {
-		return d.rng.Int64N(algo.MaxLease)
+		return d.rng.Int64N(algo.Generation)
 	}
 	switch d.rng.IntN(20) {
 	case 0:
@@ -351,7 +353,7 @@ func (d *differ) op() wire.Op {
 	if d.rng.IntN(3) == 0 { // mostly of half of the burst at most, as Config.Classes allows
 		op.Floor = d.rng.Int64N(1 + burst/(1+d.rng.Int64N(4)))
 	}
-	op.Upper, op.Queued, op.MaxLife = d.rng.IntN(4) == 0, d.rng.IntN(2) == 0, max(0, d.rng.Int64N(10)-5)
+	op.Upper, op.Queued, op.MaxLife = d.rng.IntN(4) == 0, d.rng.IntN(2) == 0, max(0, d.rng.Int64N(14)-5)
 	if d.rng.IntN(2) == 0 {
 		op.Demand, op.Div = d.rng.Int64N(1+d.rng.Int64N(1e12)), d.rng.Int64N(6)
 	}

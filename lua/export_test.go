@@ -115,6 +115,7 @@ func EncodeState(s algo.State) string {
 	field("t", max(s.Slot-s.Last, 0), 0)
 	field("o", s.Out[0], 0)
 	field("p", s.Out[1], 0)
+	field("g", s.Span, 0)
 	field("h", max(s.Ahead-s.Last, 0), 0)
 	field("k", max(s.Keep-s.Last, 0), 0)
 	if s.Reset > 0 {

@@ -65,7 +65,7 @@ func TestBatchThatShowsAGapSettlesNothing(t *testing.T) {
 		if p.Answers[0].Gen == 0 && q.Answers[0].Gen == 0 && held == 0 {
 			t.Fatalf("nothing is in the ledger: %+v, %+v", p, q)
 		}
-		gen := start / algo.MaxLease
+		gen := start / algo.Generation
 		op := algo.Op{Gen: gen, Had: 1, Keep: 0, View: wire.View{Born: start, Level: 1, At: start}}
 		lease("p", 3, op)
 		if got := st.out(t); got != held-1 {

@@ -30,7 +30,7 @@ func TestTurnsEqualGo(t *testing.T) {
 		var s algo.State
 		var views [5]wire.View
 		var polls [5]int64
-		now := start + rng.Int64N(algo.MaxLease)
+		now := start + rng.Int64N(algo.Generation)
 		for range plays(400, 20_000) {
 			p := 0
 			for q := range polls {
@@ -60,7 +60,7 @@ func TestTurnsEqualGo(t *testing.T) {
 			if views[p] = (wire.View{}); rng.IntN(4) > 0 {
 				views[p] = wire.View{Level: got.Level, At: now, Born: got.Born}
 			}
-			if polls[p] = now + got.Retry; got.Lease > 0 && got.Gen == 0 && got.Life > algo.MaxLease {
+			if polls[p] = now + got.Retry; got.Lease > 0 && got.Gen == 0 && got.Life > algo.Generation {
 				long++
 			}
 		}

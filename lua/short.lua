@@ -63,7 +63,7 @@ local function run_short(keys, argv, t)
       if n < 1 or told and not find(text, '^%+?%x+v%x+ %-?%x+ %x+$') then return nil end
     end
 
-    local level, life, born, since, top, ledger = cap, 0, nil, 0, cap, ''
+    local level, life, born, since, top, ledger, keep = cap, 0, nil, 0, cap, '', 2000
     if not head then
       return nil
     elseif raw then
@@ -77,12 +77,13 @@ local function run_short(keys, argv, t)
       if more ~= tail then -- as in bucket_advance
         if sub(more, 1, #tail) ~= tail then return nil end
         more = sub(more, #tail + 1)
-        local out, older = match(more, '^ o(%x+)') or '0', match(more, ' p(%x+)$') or '0'
-        if (out ~= '0' and ' o' .. out or '') .. (older ~= '0' and ' p' .. older or '') ~= more then return nil end
+        local out, older, span = match(more, '^ o(%x+)') or '0', match(more, ' p(%x+)') or '0', match(more, ' g([123])$') or '0'
+        local fields = (out ~= '0' and ' o' .. out or '') .. (older ~= '0' and ' p' .. older or '')
+        if fields .. (span ~= '0' and ' g' .. span or '') ~= more then return nil end
         if #out > 13 or #older > 13 then return nil end
         out, older = tonumber(out, 16), tonumber(older, 16)
-        local last = now - idle
-        local edge = last - last % 1000000 + 1000000
+        local last, each = now - idle, 1000000 * 2 ^ span
+        local edge = last - last % each + each
         while out + older > 0 and edge <= now do
           level = level + (edge - last) * refill
           top = max(0, cap - (out + older) * unit)
@@ -90,10 +91,14 @@ local function run_short(keys, argv, t)
           last = edge -- one by one: gopher-lua would mix them up
           older = out
           out = 0
-          edge = edge + 1000000
+          edge = edge + each
         end
         idle, top = now - last, max(0, cap - (out + older) * unit)
         ledger = (out > 0 and format(' o%x', out) or '') .. (older > 0 and format(' p%x', older) or '')
+        if ledger ~= '' and span ~= '0' then
+          ledger = ledger .. ' g' .. span
+          keep = each / 1000 + 1000
+        end
       end
       level = level + idle * refill
       if level > top then level = top end
@@ -108,7 +113,7 @@ local function run_short(keys, argv, t)
     if seq then
       if (pays and cost + unit or cost) > level then return nil end
       local most = cap / refill / 5
-      local longest = most < 1000000 and 1000000 or most < 2000000 and 2000000 or 4000000 -- bucket_free_life
+      local longest = most < 1000000 and 1000000 or most < 2000000 and 2000000 or 4000000 -- bucket_life
       local lease = (pays and top - level + cost or top - level) / refill -- its life, as in bucket_lease
       lives[i - 2] = lease < 20000 and pays and '0 0 0'
         or format('%d 0 %d', pays and 0 or n, lease < 20000 and 0 or lease > longest and longest or lease - lease % 1)
@@ -122,7 +127,7 @@ local function run_short(keys, argv, t)
       level = level - cost
       text = format('%s%x %x %s %x%s%s', head, level, life, born or format('%x', now), since + n, tail, ledger)
       local scaled = cap - level + 1000 * refill - 1
-      local ms = (scaled - scaled % (1000 * refill)) / (1000 * refill) + 2000 -- rounded up; as bucket_write
+      local ms = (scaled - scaled % (1000 * refill)) / (1000 * refill) + keep -- rounded up; as bucket_write
       if ms ~= lasts then lasts, written = ms, format('%d', ms) end
       if count == 1 then
         call('SET', keys[1], text, 'PX', written)

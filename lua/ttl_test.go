@@ -37,7 +37,7 @@ func TestStateTTL(t *testing.T) {
 			sent := time.Now()
 			st.one(t, "k", tc.limit, tc.op, 0)
 			got := st.ttl(t, "k")
-			need := tc.full + algo.MaxLease*time.Microsecond
+			need := tc.full + algo.Generation*time.Microsecond
 			if spare := algo.ClockSlack * time.Microsecond; got < need+spare-time.Since(sent)-time.Millisecond || got > need+spare+time.Millisecond {
 				t.Errorf("%s: TTL = %v, want %v plus the clock slack", tc.name, got, need)
 			}

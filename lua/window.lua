@@ -194,7 +194,7 @@ local function window_write(key, s, lim, now)
   local follows = lim.roll and 1.5 * s.period or s.period
   local last = window_end(s, lim) + follows
   if s.debt + s.next > 0 then last = last + follows end
-  local ttl = ceil(max(last - window_clock(s, lim.step, now), 0) / 1000) + (MAX_LEASE + CLOCK_SLACK) / 1000
+  local ttl = ceil(max(last - window_clock(s, lim.step, now), 0) / 1000) + (GENERATION + CLOCK_SLACK) / 1000
   store(key, text .. s.more, ttl)
   return lim.roll and ttl
 end

@@ -2,7 +2,7 @@
 -- State:   of window.lua: next (units leased of the next window)
 -- Source:  the Go twin, line for line and with the reasons, is internal/algo:
 --          window_lease.go.
-local WINDOW_LEASE, AHEAD_PERIOD = 5 * MAX_LEASE, 5 * MIN_LEASE
+local WINDOW_LEASE, AHEAD_PERIOD = 5 * GENERATION, 5 * MIN_LEASE
 
 local function window_busy(lim) return lim.rate - ceil(lim.rate / 8) end
 

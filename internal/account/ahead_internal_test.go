@@ -12,7 +12,7 @@ import (
 // leaseOfNext is an answer that Redis gave 200 ms before the end of window 5, with 3 units of window 6. The op was sent 2 ms
 // before it came, at 1 s.
 func leaseOfNext() Answer {
-	return Answer{Answer: algo.Answer{Cap: 7, Level: 10, Lease: 3, Gen: 6, Life: algo.MaxLease, Ends: 200e3}, RedisNow: 5_800_000, Sent: sec - 2*ms}
+	return Answer{Answer: algo.Answer{Cap: 7, Level: 10, Lease: 3, Gen: 6, Life: algo.Generation, Ends: 200e3}, RedisNow: 5_800_000, Sent: sec - 2*ms}
 }
 
 // aheadOf returns an account that got an answer with a lease of another window at 1 s.

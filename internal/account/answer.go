@@ -152,10 +152,10 @@ func (a *Account) see(c *Conditions, ans Answer, now int64) {
 	}
 	a.view = view{
 		level: ans.Level, cap: ans.Cap, createdAt: ans.Born, redisAt: ans.RedisNow, sent: ans.Sent, received: now,
-		nextPoll: now + min(ans.Retry*1000, c.RelookIn), relook: now + c.RelookIn,
+		nextPoll: now + min(ans.Retry*1000, c.RelookIn), relook: now + c.RelookIn, refill: ans.Refill,
 	}
 	if c.windowed() { // for which Redis gives no next poll
-		a.view.nextPoll, a.view.refill, a.view.ends = 0, ans.Refill, ans.Sent+ans.Ends*1000
+		a.view.nextPoll, a.view.ends = 0, ans.Sent+ans.Ends*1000
 		// The number is that of the window that ends at that time. After a step back of Redis's clock, RedisNow may be
 		// in an earlier window.
 		a.view.window = c.Window.Number(ans.RedisNow+ans.Ends) - 1
@@ -193,7 +193,7 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 		ans.Lease, ans.Gen = 0, 0
 	}
 	if c.MaxLife > 0 && !c.windowed() { // Redis does not know MaxLife from a plain op; its unused grants are free leases
-		ans.Life = min(ans.Life, c.MaxLife*algo.MaxLease)
+		ans.Life = min(ans.Life, c.MaxLife*algo.Generation)
 	}
 	// Rules 2 and 11: the life counts from the sending, because Redis may have granted the units then. It ends two
 	// ticks early, because the epoch may lag by one tick and a tick may be late.

@@ -43,7 +43,7 @@ type Conditions struct {
 	Every    int64             // K: the number of owed units that makes a sync urgent
 	Adaptive bool              // K grows with the key's demand
 	Interval int64             // T, ns
-	MaxLife  int64             // seconds; the longest life of a free lease. 0: 4
+	MaxLife  int64             // seconds; the longest life of a lease of a bucket. 0: 4
 	Blind    bool              // a key without a view may be taken for full: see MayBeFull
 	RTT      int64             // ns
 	Tick     int64             // ns; a step of the local clock
@@ -82,10 +82,17 @@ func (c *Conditions) hasLeases() bool {
 // may be busy, and two ticks, because the process may be late.
 func (c *Conditions) lead() int64 { return 4*c.RTT + 2*c.Tick }
 
+// life returns the longest life (ns) of a lease of the bucket.
+func (c *Conditions) life() int64 { return c.Bucket.Life(c.MaxLife) * 1000 }
+
+// lookEvery is the longest time (ns) between two looks at the leases of a bucket, which may live for longer: units that
+// the process does not need are back then.
+const lookEvery = algo.Generation * 1000
+
 // idleAfter returns the time (ns) without a use of the leases after which the process returns them. It is T, but at
-// most a quarter of the life of a lease. A unit that is on its way back cannot be spent while Redis hangs, so units in
+// most a quarter of lookEvery. A unit that is on its way back cannot be spent while Redis hangs, so units in
 // use stay.
-func (c *Conditions) idleAfter() int64 { return min(c.Interval, algo.MaxLease*1000/4) }
+func (c *Conditions) idleAfter() int64 { return min(c.Interval, lookEvery/4) }
 
 // lookEarly returns the time (ns) before the end of a lease at which the process looks whether it has use for it.
 func (c *Conditions) lookEarly() int64 { return c.idleAfter() + 2*c.RTT + 2*c.Tick }

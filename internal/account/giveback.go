@@ -29,9 +29,12 @@ func (a *Account) watch(c *Conditions, leased, now int64) {
 		}
 		return
 	}
-	a.lookBy = now + algo.MaxLease*1000
-	if _, end := a.renewable(); end > 0 {
-		a.lookBy = end
+	a.lookBy = now + a.looksWithin(now)
+	if units, end := a.renewable(); units > 0 {
+		a.lookBy = min(a.lookBy, end)
+		if leased > 0 {
+			a.paced = pacedFor(units, now, end)
+		}
 	}
 	a.lookBy -= c.lookEarly()
 	if a.booked.had >= c.worthTelling() {
@@ -99,10 +102,25 @@ func (a *Account) surplus(c *Conditions, wanting bool, now int64) (units int64, 
 	switch {
 	case quiet >= c.idleAfter() && float64(quiet)*demand >= 2e9, due && demand < leasable:
 		return units, due
-	case !due:
+	case due:
+		return max(0, units-int64(math.Ceil(demand*float64(c.life())/1e9))), true
+	case now < a.lookBy:
 		return 0, false
 	}
-	return units - min(units, int64(math.Ceil(demand))), due
+	surplus := a.paced.surplus(units, a.LeaseEnds()-now, now)
+	if surplus < c.worthTelling() {
+		return 0, false
+	}
+	a.paced = pacedFor(units-surplus, now, a.LeaseEnds())
+	return surplus, false
+}
+
+// looksWithin returns the longest time (ns) until the next look at leases of a bucket.
+func (a *Account) looksWithin(now int64) int64 {
+	if a.LeaseEnds()-now > lookEvery {
+		return lookEvery / 2 // so that two looks see within lookEvery that the demand has fallen
+	}
+	return lookEvery
 }
 
 // lookSoonest is the shortest time (ns) between two looks that find nothing to tell.
@@ -116,9 +134,11 @@ func (a *Account) tellsSpent(c *Conditions, now int64) bool {
 		quiet >= c.idleFor(a.demand.perSecond(now))
 }
 
-// looksEarly reports whether the next look is only for tellsSpent: the leases do not end soon, and the key stays.
+// looksEarly reports whether the next look is only for tellsSpent: it is soon after the answer, the leases do not end
+// soon, and the key stays.
 func (a *Account) looksEarly(c *Conditions, now int64) bool {
-	return !c.windowed() && !c.Closing && !a.leaving && now < a.LeaseEnds()-c.lookEarly()-c.idleAfter()
+	by := min(a.LeaseEnds(), a.view.received+a.looksWithin(now))
+	return !c.windowed() && !c.Closing && !a.leaving && now < by-c.lookEarly()-c.idleAfter()
 }
 
 // onlyLooks reports whether a sync that has nothing to tell is due to a look that is only for tellsSpent, and not to a
@@ -133,7 +153,7 @@ func (a *Account) lookLater(c *Conditions, now int64) {
 	if c.windowed() || a.lookBy == 0 || now < a.lookBy {
 		return
 	}
-	a.lookBy = now + max(c.idleAfter(), now-a.view.received, lookSoonest)
+	a.lookBy = now + min(a.looksWithin(now), max(c.idleAfter(), now-a.view.received, lookSoonest))
 	if now-a.spentAt >= c.idleAfter() { // it may be idle: its demand says for how long it must not have been used
 		a.lookBy = max(now+lookSoonest, min(a.lookBy, a.spentAt+c.idleFor(a.demand.perSecond(now))))
 	}

@@ -13,7 +13,7 @@ func (a *Account) use(units, now int64) {
 func (a *Account) spend(units int64) {
 	first := min(units, a.leases[0].units)
 	a.leases[0].units -= first
-	if a.leases[0].window != 0 {
+	if a.leases[0].window != 0 || a.leases[0].booked {
 		a.paced.spent += units
 	}
 	a.leases[1].units -= units - first
@@ -63,7 +63,7 @@ func (a *Account) expire(now int64) int64 {
 		}
 	}
 	a.close()
-	if !a.frozen && a.booked != (booking{}) && now-a.view.received > ledgerMemory {
+	if !a.frozen && a.booked != (booking{}) && now-a.view.received > a.view.ledgerMemory() {
 		lost += a.booked.over // the ledger has forgotten it
 		a.booked = booking{}
 	}

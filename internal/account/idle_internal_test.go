@@ -74,7 +74,7 @@ func TestBusyProcessTellsNothingEarly(t *testing.T) {
 	}
 }
 
-// TestLooksAtABusyKeyAreFew counts the looks at a key that is used all the time: the time between them doubles.
+// TestLooksAtABusyKeyAreFew counts the looks at a key that is used all the time: the time between them doubles, up to half a second.
 func TestLooksAtABusyKeyAreFew(t *testing.T) {
 	terms, s := idling(4)
 	s.leases[0].end = 9 * sec
@@ -91,8 +91,8 @@ func TestLooksAtABusyKeyAreFew(t *testing.T) {
 			t.Fatalf("look %d sends", looks)
 		}
 	}
-	if looks == 0 || looks > 5 {
-		t.Errorf("%d looks in two seconds, want 1 to 5", looks)
+	if looks == 0 || looks > 8 {
+		t.Errorf("%d looks in two seconds, want 1 to 8", looks)
 	}
 }
 

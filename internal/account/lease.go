@@ -78,7 +78,7 @@ func (a *Account) worthLease(c *Conditions, now int64) bool {
 			return false
 		}
 	} else {
-		life = min(c.Bucket.FreeLife(c.MaxLife), (c.Bucket.Cap-level)/c.Bucket.Refill)
+		life = min(c.Bucket.Life(c.MaxLife), (c.Bucket.Cap-level)/c.Bucket.Refill)
 		if !c.Bucket.Queue && c.Bucket.Units(level) >= 4*c.N {
 			return true // the ledger has room
 		}
@@ -88,15 +88,19 @@ func (a *Account) worthLease(c *Conditions, now int64) bool {
 }
 
 // leaseDemand returns the demand, in units a second, that a lease is for. If the calls of the last second, made by each
-// process of the fleet, use half of what is left, they may be part of a burst of the fleet. A lease for the next second
-// would then hold units that the burst needs elsewhere. The places of a queue are served one after the other, so no
-// burst uses it up.
+// process of the fleet, use half of what is left in the life of a lease, they may be part of a burst of the fleet. A
+// lease would then hold units that the burst needs elsewhere. The places of a queue are served one after the other, so
+// no burst uses it up.
 func (a *Account) leaseDemand(c *Conditions, now int64) float64 {
 	level := c.Bucket.Cap
 	if a.fresh(now) {
 		level = a.level(c, now)
 	}
-	if c.N == 1 || c.Bucket.Queue || 2*float64(c.N)*a.demand.sum < float64(c.Bucket.Units(level)) {
+	lasts := 1.0 // seconds
+	if c.hasLedger() {
+		lasts = float64(c.life()) / 1e9
+	}
+	if c.N == 1 || c.Bucket.Queue || 2*float64(c.N)*a.demand.sum*lasts < float64(c.Bucket.Units(level)) {
 		return a.demand.steady(now)
 	}
 	return a.demand.lasting(now)
@@ -105,7 +109,7 @@ func (a *Account) leaseDemand(c *Conditions, now int64) float64 {
 // renewWithin returns the time (ns) before its end at which a lease is renewed: the time of two calls, because only
 // calls look at a lease, and at most half of its life.
 func renewWithin(demand float64) int64 {
-	return int64(min(2e9/demand, algo.MaxLease*1000/2))
+	return int64(min(2e9/demand, algo.Generation*1000/2))
 }
 
 // looksAgain returns the time of the slow path's next look at the leases: their first end, or earlier, when they can be

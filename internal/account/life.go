@@ -114,6 +114,9 @@ func (a *Account) Adapt(old, p *Plan, now int64) (lost int64) {
 	}
 	a.refusal = Refusal{}
 	a.forgetUse() // of the old limit
+	if !anotherCount(old, p) && p.Burst < old.Burst {
+		a.recall()
+	}
 	a.Return()
 	v := &a.view
 	if anotherCount(old, p) {
@@ -131,7 +134,7 @@ func (a *Account) Adapt(old, p *Plan, now int64) (lost int64) {
 	}
 	passed := (from - v.received) / 1000
 	was := old.Bucket
-	if from-v.received < ledgerMemory {
+	if from-v.received < v.ledgerMemory() {
 		was.Cap = v.cap
 	}
 	if passed > exactLevel/p.Bucket.Refill { // too long for an exact level
@@ -142,6 +145,18 @@ func (a *Account) Adapt(old, p *Plan, now int64) (lost int64) {
 	v.nextPoll, v.relook = 0, 0         // the view's proofs are about the old limit
 	v.level -= passed * p.Bucket.Refill // level() adds this refill again, at the new rate
 	return 0
+}
+
+// recall takes the units of the ledger out of the hand, after the burst was lowered. They go back with the next sync:
+// Redis cuts the level to the new burst, so they would come on top of it.
+func (a *Account) recall() {
+	for i := range a.leases {
+		if l := &a.leases[i]; l.booked {
+			a.booked.over += l.units
+			*l = lease{}
+		}
+	}
+	a.close()
 }
 
 // leaveLimit takes the leases out of the hand that the new limit may have no room for: those of a window, unless its

@@ -20,7 +20,7 @@ func TestMaxLife(t *testing.T) {
 		if !ok || op.Div == 0 || op.MaxLife != most || !op.Queued {
 			t.Errorf("MaxLife %d: op %+v, %t", most, op, ok)
 		}
-		ans := algo.Answer{Lease: 3, Life: algo.MaxFree, Cap: c.Bucket.Cap, Born: 1}
+		ans := algo.Answer{Lease: 3, Life: algo.MaxLease, Cap: c.Bucket.Cap, Born: 1}
 		s.settle(c, Answer{Answer: ans, RedisNow: 2, Sent: sec}, nil, sec+11*ms)
 		want := time.Duration(most) * time.Second
 		if most == 0 {

@@ -33,6 +33,12 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 	if f == windows || f == calendars && h&hazMembers != 0 { // a day has too many heartbeats
 		limit = drawWindow(r, burst, h)
 	}
+	waits := drawWaits
+	if h&hazLong != 0 {
+		var wait func() time.Duration
+		limit, wait = drawLong(r)
+		waits = func(*rand.Rand, hybridlimit.Limit) func() time.Duration { return wait }
+	}
 	burst = limit.BurstSize()
 	pl := &modelPlan{
 		limit: limit, procs: procs, mode: mode, every: 1 + r.Int64N(5),
@@ -68,10 +74,10 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 	for _, n := range weights {
 		sum += n
 	}
-	waits := drawWaits(r, pl.limit)
+	wait := waits(r, pl.limit)
 	costly := r.IntN(3) // how many calls cost more than one unit
 	for most := 20 + r.IntN(120); len(pl.events) < most; {
-		e := modelEvent{p: r.IntN(procs), wait: waits(), n: r.Int64N(4)}
+		e := modelEvent{p: r.IntN(procs), wait: wait(), n: r.Int64N(4)}
 		for x := r.IntN(sum); x >= weights[e.kind]; e.kind++ {
 			x -= weights[e.kind]
 		}
@@ -103,11 +109,11 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 			for _, k := range []modelKind{evCall, evFreeze, evArrive, evCall, evCall, evCall, evArrive} {
 				pl.events = append(pl.events, modelEvent{kind: k, p: p, n: 1})
 			}
-			pl.events[at].wait, pl.events[at+3].wait = e.wait, waits()
-			pl.events = append(pl.events, modelEvent{kind: evCall, p: p, n: 1, wait: waits()})
+			pl.events[at].wait, pl.events[at+3].wait = e.wait, wait()
+			pl.events = append(pl.events, modelEvent{kind: evCall, p: p, n: 1, wait: wait()})
 			e = modelEvent{kind: evRound, p: p}
 		case evRefused:
-			pl.events = append(pl.events, drawRefused(r, e.p, procs, burst, waits)...)
+			pl.events = append(pl.events, drawRefused(r, e.p, procs, burst, wait)...)
 			continue
 		case evCross:
 			if r.IntN(2) == 0 {
@@ -121,6 +127,9 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 	}
 	if h&hazLimit != 0 && !f.windowed() {
 		pl.limits(r)
+	}
+	if h&hazLong != 0 {
+		pl.lives(r)
 	}
 	pl.bare = r.IntN(3) > 0
 	if h&hazClass != 0 {

@@ -9,8 +9,8 @@ import (
 
 // TestModelFindsMutants shows that the search can fail. Each rule is switched off in turn, and random schedules must then break
 // the bound. The number of schedules that this takes differs by a factor of a thousand. The rare cases are left to the long
-// run. TestModelSchedules covers four (mutNoTicks, mutBlindSoon, mutGapSettles, mutDropBooked: one schedule in 40 000 or fewer), and
-// TestModelWindows covers mutOwedDenies.
+// run. TestModelSchedules covers six (mutNoTicks, mutBlindSoon, mutGapSettles, mutDropBooked, mutShortMemory, mutUnmarked: one schedule
+// in 40 000 or fewer), and TestModelWindows covers mutOwedDenies.
 func TestModelFindsMutants(t *testing.T) {
 	seed := testenv.Seed(t)
 	fast := func(pl *modelPlan) bool { return pl.greedy && pl.limit.TimeToFull() < 200e6 }
@@ -50,6 +50,8 @@ func TestModelFindsMutants(t *testing.T) {
 		{mutClockResets, buckets, ModeStrict, hazClock, true, nil},
 		{mutNoCeiling, buckets, ModeStrict, 0, true, nil},
 		{mutOneGeneration, buckets, ModeStrict, 0, true, nil},
+		{mutOneGeneration, buckets, ModeStrict, hazLong, true, nil},
+		{mutShrinksEarly, buckets, ModeStrict, hazLong, false, nil},
 		{mutViewFull, buckets, ModeAuto, 0, false, nil},
 		{mutKeepGranted, buckets, ModeStrict, 0, true, nil},
 		{mutEagerNewcomer, buckets, ModeAuto, hazMembers, true, nil},

@@ -19,6 +19,7 @@ const (
 	hazRefusal                     // batches are often refused for good
 	hazLimit                       // processes change their limit, each by itself
 	hazClass                       // processes are of several classes, and some have none
+	hazLong                        // bursts of up to a minute, and processes that want leases of different lives
 )
 
 // with adds hazards to the weights of events. If data is lost, no view may be lost: a use of the key that only a view records

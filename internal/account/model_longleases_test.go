@@ -25,6 +25,7 @@ func TestLongLeases(t *testing.T) {
 			steady, span time.Duration
 			spread, jain float64
 		}{
+			{"0.5", livePlan{load: 0.5}, 12 * time.Second, 42 * time.Second, 0.05, 0.98},
 			{"1.5", livePlan{load: 1.5}, 40 * time.Second, 60 * time.Second, 0.05, 0.98},
 			{"10", livePlan{load: 10}, 12 * time.Second, 42 * time.Second, 0.05, 0.98},
 			{"from 0.5 to 10", livePlan{load: 10, step: 12 * time.Second}, 20 * time.Second, 50 * time.Second, 0.05, 0.98},

@@ -40,7 +40,7 @@ const (
 
 	// Mutants of the ledger.
 	mutNoCeiling     // the bucket fills up regardless of leased units
-	mutOneGeneration // a lease is forgotten when its second ends
+	mutOneGeneration // a lease is forgotten when its generation ends
 	mutViewFull      // a view refills to the burst while the ledger has entries
 	mutKeepGranted   // grants for callers that left are kept beside a booked lease
 
@@ -92,6 +92,11 @@ const (
 	mutSlotsNow      // the slots of an answer begin at the answer
 	mutSlotsStay     // a slot whose time has passed is not lost
 	mutSlotsAtOnce   // a call is served without regard to its slot
+
+	// Mutants of long generations.
+	mutShrinksEarly // generations shrink to a second while leases of longer ones are out
+	mutShortMemory  // a view fills up after two seconds, whatever the length of a generation
+	mutUnmarked     // the number of a generation does not have its length
 
 	// Mutants of calendars: the rules of algo/calendar.go that processes with equal zone data need.
 	mutAnyWindow // without a state, the sender's window counts, whatever Redis's time is
@@ -170,6 +175,9 @@ func (w *world) receiveStep(p *proc, c *Conditions, ans Answer) (answered []*Wai
 	case mutViewFull:
 		receive()
 		s.view.cap = c.Bucket.Cap
+	case mutShortMemory:
+		receive()
+		s.view.refill = 0
 	case mutKeepGranted:
 		receive()
 		if end := ans.Sent + ans.Life*1000 - 2*c.Tick; ans.Gen != 0 && w.now < end {
@@ -220,6 +228,7 @@ func (m mutant) String() string {
 		"units on their way back are spent", "forgotten units are taken back", "units of a batch given up are kept",
 		"a lease ignores the floor", "critical ops take turns", "classes are not counted",
 		"slots count from the sending", "slots begin at the answer", "passed slots stay", "a call does not wait for its slot",
+		"generations shrink early", "a view has a short memory", "numbers without a length",
 		"any window of a sender counts", "a window that is over goes on",
 	}[m]
 }

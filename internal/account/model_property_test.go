@@ -229,8 +229,18 @@ func TestModel(t *testing.T) {
 		{"classes and clock", hazClass | hazClock},
 		{"classes and failover", hazClass | hazFailover},
 		{"classes and limits that change", hazClass | hazLimit},
+		{"long leases", hazLong},
+		{"long leases, crashes and batches given up", hazLong | hazCrash | hazRefusal},
+		{"long leases and losses", hazLong | hazLoss},
+		{"long leases and clock", hazLong | hazClock},
+		{"long leases, classes and limits that change", hazLong | hazClass | hazLimit},
+		{"long leases and members", hazLong | hazMembers},
+		{"long leases and failover", hazLong | hazFailover},
 	} {
 		for _, f := range []family{buckets, windows, queues, calendars} {
+			if f != buckets && tc.hazard&hazLong != 0 {
+				continue
+			}
 			if f == calendars && tc.hazard&hazMembers != 0 { // a day has too many heartbeats
 				continue
 			}

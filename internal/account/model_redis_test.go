@@ -166,7 +166,7 @@ func (r *modelRedis) apply(b modelBatch, op algo.Op, now int64) (modelReply, boo
 		rep.fresh = r.state.Born == 0
 		rep.ans = r.run(op, at)
 		if r.mutant == mutLongLife {
-			rep.ans.Life = algo.MaxLease
+			rep.ans.Life = algo.Generation
 		}
 		owed := op.Owed
 		if rep.ans.Dropped {
@@ -263,9 +263,8 @@ func (r *modelRedis) run(op algo.Op, at int64) algo.Answer {
 		s = r.limit.Load(s, at)
 		s.Out = out // so that Load, in Apply, refills nothing
 		defer func(level int64) { r.state.Level += level }(s.Level - min(s.Level, r.bucket.Cap-(out[0]+out[1])*r.bucket.Unit))
-	case r.mutant == mutOneGeneration && at/algo.MaxLease != s.Last/algo.MaxLease:
-		s.Out = [2]int64{}
 	}
+	s, op = r.spoilLedger(s, op, at)
 	wants := op.Demand > 0 && op.Div > 0
 	if r.plain {
 		op.Div = 0

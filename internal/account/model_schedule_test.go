@@ -57,14 +57,15 @@ const (
 	evRefused // a sync that Redis runs and its process gives up, and the calls of the others after it
 	evCross   // a sync that is in flight at the end of the window, and calls meanwhile
 
-	evLimit // p gets the other limit; the last kind, so that the draws of other schedules do not change
+	evLimit // p gets the other limit; this kind and the next are last, so that the draws of other schedules do not change
+	evLife  // p wants leases of n seconds at most; 0: 4
 )
 
 var modelKindNames = [...]string{
 	"evCall", "evSpend", "evFreeze", "evRetry", "evArrive", "evRepeat", "evLose",
 	"evRound", "evLeave", "evTimeout", "evPause", "evEvict", "evExact", "evCredit", "evBroken", "evCrash", "evDrop",
 	"evWipe", "evLoseKey", "evLoseEnvelopes", "evResync", "evClock", "evJoin", "evDepart", "evNoBeat", "evLoseFleet", "evSave", "evFailover", "evEdge",
-	"evFlood", "evSlow", "evRefused", "evCross", "evLimit",
+	"evFlood", "evSlow", "evRefused", "evCross", "evLimit", "evLife",
 }
 
 // String returns the event as a Go literal, to be pasted into a table.
@@ -210,6 +211,8 @@ func (w *world) play(e modelEvent) {
 		p.mute = e.n
 	case evLimit:
 		w.setLimit(p)
+	case evLife:
+		p.maxLife = e.n
 	}
 }
 

@@ -37,6 +37,14 @@ func script(es ...[]modelEvent) (all []modelEvent) {
 	return all
 }
 
+// spaced is n calls of p with a sync after each, all after the same wait.
+func spaced(p, n int, wait time.Duration) (es []modelEvent) {
+	for range n {
+		es = append(es, after(wait, calls(p, 1), does(p, evRound))...)
+	}
+	return es
+}
+
 // TestModelSchedules has schedules with a known result: how far the fleet exceeds Burst + rate·t with all rules on, and with
 // one of them off. Schedules that reach (N-1)·C with all rules on show that the bound is tight. Many schedules come from the
 // search, made smaller.
@@ -157,6 +165,16 @@ func TestModelSchedules(t *testing.T) {
 		{name: "nor in a view", excess: 0, mutant: mutViewFull, worse: 1, full: true, plan: modelPlan{
 			limit: hybridlimit.TokenBucket(432, s, 5), procs: 1, mode: ModeAuto, credit: 4, every: 1, greedy: true, warm: true,
 			events: script(calls(0, 1), does(0, evRound), after(32*ms, calls(0, 1, 1, 1, 1, 1, 1))),
+		}},
+		{name: "nor after two seconds, if leases live for four", excess: 0, mutant: mutShortMemory, worse: 1, full: true, plan: modelPlan{
+			limit: hybridlimit.TokenBucket(3, 5*s, 6), procs: 1, mode: ModeAuto, credit: 4, every: 1, greedy: true, warm: true,
+			events: script(calls(0, 1), does(0, evRound), after(3950*ms, calls(0, ones(8)...))),
+		}},
+		{name: "numbers of generations of different lengths are never equal: the ledger would forget another's lease", excess: 0, mutant: mutUnmarked, worse: 2, full: true, plan: modelPlan{
+			limit: hybridlimit.TokenBucket(4, s, 40), procs: 3, mode: ModeStrict, warm: true, hazard: hazLong,
+			// p0 leases in the first second of four and is heard late in the third, when p1 has units in a generation of four seconds.
+			events: script([]modelEvent{{kind: evLife, p: 0, n: 1}}, after(2750*ms, spaced(0, 4, 50*ms)), calls(0, 1, 1), after(1050*ms, spaced(1, 6, 40*ms)),
+				does(0, evLife), calls(0, 1), does(0, evRound), after(3950*ms, calls(2, ones(40)...), does(2, evRound)), calls(1, ones(6)...), calls(0, ones(4)...)),
 		}},
 		{name: "the ledger does not hold what was granted to a caller who left", excess: 0, mutant: mutKeepGranted, worse: 0.94, full: true, plan: modelPlan{
 			limit: hybridlimit.TokenBucket(60, s, 4), procs: 2, mode: ModeStrict, greedy: true, maxWait: s,

@@ -76,6 +76,7 @@ type proc struct {
 	taken     int64 // units that Redis had taken back when it gave the view
 	lead      int64 // ns; the most by which Redis's clock is ahead, as far as the process knows
 	share     fallback.Share
+	maxLife   int64 // Conditions.MaxLife, if it is not 0
 	member
 
 	admitted int64 // units
@@ -147,6 +148,9 @@ func (w *world) terms(p *proc) *Conditions {
 		t.Bucket, t.Window, t.Limit, t.Floor = p.plan.Bucket, p.windowAt(w.now), p.plan.Limit, p.plan.Floor
 	}
 	t.Fallback.Share = p.share
+	if p.maxLife != 0 {
+		t.MaxLife = p.maxLife
+	}
 	w.memberTerms(p, &t)
 	full := int64(t.Limit.TimeToFull())
 	if w.mutant == mutBlindSoon {

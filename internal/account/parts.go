@@ -78,7 +78,7 @@ type view struct {
 	level     int64 // sub-units
 	cap       int64 // sub-units to which the level refills while the ledger holds its units
 	nextPoll  int64 // ns; the earliest time at which this process may ask again
-	refill    int64 // of a window: sub-units that come back each µs, until its end
+	refill    int64 // of a window: sub-units that come back each µs, until its end; of a bucket: algo.State.Span
 	ends      int64 // of a window: ns; the earliest time at which it may be over, and the view with it; 0: never
 	window    int64 // the number of that window
 	sent      int64 // ns; the op was sent. Redis answered later.
@@ -213,14 +213,14 @@ func (o *outage) settle(f *Fallback, now int64) int64 {
 	return owed
 }
 
-// paced is the use of the leases of a window.
+// paced is the use of the leases of a window, or of those in the ledger.
 type paced struct {
 	pace  float64 // units a ns: the demand for which the leases were taken
 	spent int64   // units, since the time since
 	since int64   // ns
 }
 
-// pacedFor returns the use of leases that are taken at now. Where a window has plenty of units, Redis adds up to 1.5
+// pacedFor returns the use of leases that are taken at now. Where a key has plenty of units, Redis adds up to 1.5
 // standard deviations to a lease.
 func pacedFor(units, now, end int64) paced {
 	life := max(1, min(end-now, algo.WindowLease*1000))

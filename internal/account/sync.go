@@ -162,7 +162,7 @@ func (a *Account) mayBePlain(c *Conditions, now int64) bool {
 		return false
 	case a.view.known() && c.Lost > 0 && a.view.received <= c.Lost: // the op says that writes were lost since
 		return false
-	case a.view.known() && a.hopes(c) && now-a.view.received < ledgerMemory: // other processes hold units, so an ask may be refused
+	case a.view.known() && a.hopes(c) && now-a.view.received < a.view.ledgerMemory(): // other processes hold units, so an ask may be refused
 		return false
 	case a.telling(c, now) && (c.windowed() || a.level(c, now) < c.Bucket.Cap/2):
 		return false

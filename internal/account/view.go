@@ -6,9 +6,15 @@ import "github.com/hybridlimit/hybridlimit/internal/algo"
 // message to this process. The shell jitters it into Conditions.RelookIn.
 const MaxView = int64(5e9)
 
-// ledgerMemory is the time (ns) for which units in the ledger at an answer keep the bucket from filling up: two
+// ledgerMemory returns the time (ns) for which units in the ledger at the answer keep the bucket from filling up: two
 // generations.
-const ledgerMemory = 2 * algo.MaxLease * 1000
+func (v *view) ledgerMemory() int64 {
+	span := v.refill & 3
+	if v.ends > 0 { // it is a window's
+		span = 0
+	}
+	return 2 * algo.Generation * 1000 << span
+}
 
 // Viewed reports whether there is a view of the key.
 func (a *Account) Viewed() bool { return a.view.known() }
@@ -57,7 +63,7 @@ func (a *Account) level(c *Conditions, now int64) int64 {
 		return min(a.rise(c, now))
 	}
 	b := c.Bucket
-	if now-a.view.received < ledgerMemory {
+	if now-a.view.received < a.view.ledgerMemory() {
 		b.Cap = a.view.cap
 	}
 	return b.Fill(a.view.level, (now-a.view.received)/1000)
@@ -145,7 +151,7 @@ func (a *Account) NextPoll(c *Conditions) int64 {
 // again: under x times the permitted load, x ops per admission. With it there are at most two, because a process that
 // gets its unit need not stay away.
 func (a *Account) stayAway(c *Conditions) {
-	if a.view.refill > 0 && c.N > 1 && a.view.level < c.N*c.Bucket.Unit {
+	if c.windowed() && a.view.refill > 0 && c.N > 1 && a.view.level < c.N*c.Bucket.Unit {
 		a.view.nextPoll = min(a.view.ends, a.view.relook, a.view.received+c.N*c.Bucket.Unit/a.view.refill*1000)
 	}
 }
@@ -161,10 +167,10 @@ func (a *Account) hopesHere(c *Conditions) bool {
 }
 
 // relookAt returns the time until which a view that is received now may prove a denial. If other processes hold units,
-// these are back, or spent, after the life of a lease, or in a window after relookWindow. While Redis refuses, the
+// these are back, or spent, after a second, or in a window after relookWindow. While Redis refuses, the
 // process asks less and less often. was is the view before, and hoped reports whether it had the same reason.
 func (a *Account) relookAt(c *Conditions, was view, hoped, refused bool, now int64) int64 {
-	wait := int64(algo.MaxLease * 1000)
+	wait := int64(algo.Generation * 1000)
 	switch {
 	case a.hopesHere(c):
 		wait = relookWindow

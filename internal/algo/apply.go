@@ -32,13 +32,14 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	// The ledger is settled before units are given back: units of a lease that were used and are given back are in it,
 	// and the bucket has no room for them before.
 	settled := op.Gen != 0 && b.settle(&s, op)
+	s.Level = min(s.Level, b.ceiling(s))
 	dirty = op.Refund > 0 && b.refund(&s, op, wrote) || dirty
 	var ans Answer
 	if settled {
 		b.takeBack(&s, op)
 		dirty = true
 		if op.Keep > 0 {
-			ans.Gen = s.generation()
+			ans.Gen = s.number(0)
 		}
 	} else {
 		ans.Refused = op.Back > 0
@@ -75,7 +76,10 @@ func (b Bucket) Apply(s State, op Op, now int64) (State, Answer, bool) {
 	if took := ans.Granted + ans.Lease; took > 0 {
 		s.Since, dirty = s.Since+min(took, exact-s.Since), true
 	}
-	ans.Level, ans.Cap = s.Level, b.ceiling(s)
+	if s.out() == 0 {
+		s.Span = 0
+	}
+	ans.Level, ans.Cap, ans.Refill = s.Level, b.ceiling(s), s.Span
 	ans.Retry = b.retry(s.Level, max(refused, 1), frozen, patience, op)
 	switch {
 	case op.Div > 0 && op.Upper:
@@ -111,10 +115,15 @@ func (b Bucket) kept() int64 {
 
 // Load advances a state to now and converts it to this bucket, whose limit has been in force for longer than the state.
 // Level is then the sub-units left, also of a queue.
-func (b Bucket) Load(s State, now int64) State { return b.load(s, now, 0) }
+func (b Bucket) Load(s State, now int64) State {
+	s = b.load(s, now, 0)
+	s.Level = min(s.Level, b.ceiling(s))
+	return s
+}
 
 // load is Load for a limit that came into force since µs before now (0: long ago). Until then, the limit that wrote the
-// state refills it.
+// state refills it. After the burst was lowered, Level may be above the ceiling: spent units are debited from it, and the
+// ledger has them until the op has settled.
 func (b Bucket) load(s State, now, since int64) State {
 	if s.Born == 0 || s.Kind != b.kind() {
 		return State{Kind: b.kind(), Unit: b.Unit, Refill: b.Refill, Level: b.Cap, Last: now, Born: now}
@@ -128,12 +137,11 @@ func (b Bucket) load(s State, now, since int64) State {
 		if since > 0 {
 			old.advance(&s, now-since)
 		}
-		s.Level = min(s.Level, old.ceiling(s)) - old.kept()
+		s.Level -= old.kept()
 		s.Level = b.clamp(b.scale(s.Level, s.Unit) + float64(b.kept()))
 		s.Unit, s.Refill = b.Unit, b.Refill
 	}
 	b.advance(&s, now)
-	s.Level = min(s.Level, b.ceiling(s))
 	return s
 }
 
@@ -162,8 +170,10 @@ func (b Bucket) wrote(s State) Bucket {
 
 // refill advances the level to a time before which the ledger does not change.
 func (b Bucket) refill(s *State, at int64) {
-	b.Cap = b.ceiling(*s)
-	s.Level, s.Last = b.Fill(s.Level, at-s.Last), at
+	if b.Cap = b.ceiling(*s); s.Level < b.Cap {
+		s.Level = b.Fill(s.Level, at-s.Last)
+	}
+	s.Last = at
 }
 
 // merge repairs a state that was lost or rolled back since the sender's view: of the two histories it takes the one
@@ -253,5 +263,5 @@ func (b Bucket) TTL(s State) int64 {
 	if s.Reset > 0 {
 		full = max(full, s.Reset-s.Last+b.wait(2*b.Cap))
 	}
-	return (full+999)/1000 + (MaxLease+ClockSlack)/1000
+	return (full+999)/1000 + (Generation<<s.Span+ClockSlack)/1000
 }

@@ -2,6 +2,7 @@ package algo_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ func (k *bucketBooks) op() (op algo.Op, lease int) {
 	rng, burst := k.rng, k.limit.BurstSize()
 	op = algo.Op{
 		Partial: rng.IntN(3) == 0, Div: 2 * rng.Int64N(4), Demand: demands[rng.IntN(4)], Broken: rng.IntN(20) == 0,
+		MaxLife: []int64{0, 0, 0, 1, 2}[rng.IntN(5)],
 	}
 	for range rng.IntN(3) {
 		op.Asks = append(op.Asks, 1+rng.Int64N([]int64{2, burst}[rng.IntN(2)]))
@@ -64,6 +66,12 @@ func (k *bucketBooks) op() (op algo.Op, lease int) {
 	return op, lease
 }
 
+// numberAt returns the number of a generation of 2^span seconds.
+func numberAt(now, span int64) int64 {
+	second := now / algo.Generation
+	return second - second%(1<<span) + span<<40
+}
+
 func indexOf(all []heldLease, one heldLease) int {
 	for i, h := range all {
 		if h == one {
@@ -78,8 +86,8 @@ func (k *bucketBooks) step() {
 	op, lease := k.op()
 	b, before := k.b, k.b.Load(k.s, k.now)
 	s, ans, dirty := b.Apply(k.s, op, k.now)
-	age := k.now/algo.MaxLease - op.Gen
-	settled := op.Gen != 0 && !op.Broken && age <= 1
+	age := slices.Index([]int64{numberAt(k.now, before.Span), numberAt(k.now-algo.Generation<<before.Span, before.Span)}, op.Gen)
+	settled := age >= 0 && !op.Broken
 	var back, out int64
 	if out = before.Out[0] + before.Out[1]; settled {
 		back, out = op.Back, out-op.Had+op.Keep
@@ -106,8 +114,12 @@ func (k *bucketBooks) step() {
 		fail("the state is not written")
 	case took > 0 && ans.Level < min(op.Floor*b.Unit, b.Cap/2):
 		fail("below the floor")
-	case op.Keep > 0 && settled && ans.Gen != k.now/algo.MaxLease:
+	case op.Keep > 0 && settled && ans.Gen != numberAt(k.now, s.Span):
 		fail("the kept units are not renewed")
+	case s.Span < before.Span && out > ans.Lease:
+		fail("the ledger forgets earlier")
+	case ans.Refill != s.Span:
+		fail("want %d for the length of a generation", s.Span)
 	}
 	if ans.Lease > 0 {
 		k.checkLease(op, ans, level, out, fail)
@@ -116,7 +128,7 @@ func (k *bucketBooks) step() {
 	if lease >= 0 {
 		k.held[lease].units -= op.Back // the rest of Had is spent, kept, or was not settled
 		if settled {
-			k.held[lease] = heldLease{units: op.Keep, gen: k.now / algo.MaxLease, end: k.now + algo.MaxLease}
+			k.held[lease] = heldLease{units: op.Keep, gen: ans.Gen, end: k.now + ans.Life}
 		} else {
 			k.held[lease].lost = true
 		}
@@ -146,14 +158,14 @@ func (k *bucketBooks) checkLease(op algo.Op, ans algo.Answer, level, out int64, 
 		if delay := b.WaitFull(level); ans.Delay != delay {
 			fail("want the first unit after %d µs", delay)
 		}
-		wait := min(b.WaitFull(level-ans.Granted*b.Unit), algo.MaxLease)
+		wait := min(b.WaitFull(level-ans.Granted*b.Unit), algo.Generation)
 		if float64(ans.Lease) > float64(op.Demand)*float64(wait)/1e9 {
 			fail("more slots than the demand until the first one")
 		}
 	case ans.Gen != 0 && 2*out > burst:
 		fail("more than half of the burst is leased")
-	case ans.Gen != 0 && 1000*(ans.Lease+op.Keep) > op.Demand:
-		fail("more than the demand of a second")
+	case ans.Gen != 0 && (ans.Lease+op.Keep)*1e9 > op.Demand*ans.Life:
+		fail("more than the demand of its life")
 	case ans.Gen == 0 && ans.Life*b.Refill > b.Cap-out*b.Unit-level:
 		fail("the bucket is full before the lease ends")
 	}
@@ -183,11 +195,12 @@ func TestBooksOfABucket(t *testing.T) {
 	limits := []hybridlimit.Limit{
 		hybridlimit.TokenBucket(10, time.Second, 12), hybridlimit.TokenBucket(100, time.Second, 40),
 		hybridlimit.TokenBucket(3, 7*time.Second, 30), hybridlimit.TokenBucket(1, time.Hour, 100), hybridlimit.LeakyQueue(100, time.Second, 60),
+		hybridlimit.TokenBucket(10, time.Second, 60), hybridlimit.TokenBucket(100, time.Second, 1000),
 	}
 	leases := [2]int64{} // free, booked
 	for range testenv.Runs(1_000, 100_000) {
 		limit := limits[rng.IntN(len(limits))]
-		k := &bucketBooks{t: t, rng: rng, limit: limit, b: algo.BucketOf(limit), now: start + rng.Int64N(algo.MaxLease)}
+		k := &bucketBooks{t: t, rng: rng, limit: limit, b: algo.BucketOf(limit), now: start + rng.Int64N(algo.Generation)}
 		for range 40 {
 			k.now += rng.Int64N([]int64{1, 30_000, 300_000, 1_500_000}[rng.IntN(4)])
 			k.step()

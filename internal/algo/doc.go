@@ -6,6 +6,6 @@
 // limits that leave the exact range.
 //
 // Words: a level is the number of sub-units left, and negative in debt. A lease is units debited in Redis that one
-// process spends later. The ledger is Redis's record of leased units, by generation; a generation is one second of
-// Redis time. A view is the state of a key as a process last saw it.
+// process spends later. The ledger is Redis's record of leased units, by generation: 1, 2 or 4 seconds
+// of Redis time. A view is the state of a key as a process last saw it.
 package algo

@@ -37,7 +37,7 @@ func TestNothingOverflows(t *testing.T) {
 		if next.Level < -b.Cap || next.Level > b.Cap || next.Since < s.Since || next.Since > 1<<53 {
 			t.Fatalf("state %+v out of range", next)
 		}
-		if ans.Granted < 0 || ans.Lease < 0 || ans.Granted+ans.Lease > limit.BurstSize() || ans.Life < 0 || ans.Life > algo.MaxFree {
+		if ans.Granted < 0 || ans.Lease < 0 || ans.Granted+ans.Lease > limit.BurstSize() || ans.Life < 0 || ans.Life > algo.MaxLease {
 			t.Fatalf("answer %+v", ans)
 		}
 		if ans.Retry < 0 || ans.Retry > algo.Never || b.TTL(next) < 2000 {
@@ -141,7 +141,7 @@ func TestTTLCoversTheTimeToFull(t *testing.T) {
 		b := algo.BucketOf(drawLimit(t, "limit"))
 		s := drawState(t, b, start)
 		frozen := rapid.Int64Range(0, algo.ClockSlack).Draw(t, "frozen")
-		need := b.WaitFull(s.Level) + frozen + algo.MaxLease
+		need := b.WaitFull(s.Level) + frozen + algo.Generation<<s.Span
 		if ttl := b.TTL(s); ttl*1000 < need || ttl*1000 > need+2_001_000 {
 			t.Fatalf("TTL = %d ms, want %d µs and at most 2.001 s more", ttl, need)
 		}

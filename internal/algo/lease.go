@@ -16,11 +16,21 @@ import "math"
 //
 // Level, free leases and ledger together never exceed the bucket.
 
-// generation returns the number of the state's generation: its second of Redis time.
-func (s State) generation() int64 { return s.Last / MaxLease }
+// A generation has a number, by which a process settles its units. It is the first second of the generation, of Redis
+// time, plus spanUnit·Span. So numbers of different lengths are never equal. Lengths differ after a change of the limit,
+// and between senders with different limits.
+const spanUnit = 1 << 40 // above all seconds; the sum is exact in Lua
+
+// number returns the number of the generation that began ago generations before that of Last.
+func (s State) number(ago int64) int64 {
+	return (s.Last/Generation>>s.Span-ago)<<s.Span + spanUnit*s.Span
+}
+
+// LeaseLife returns the life, in µs, of a lease in a generation of the ledger, by the generation's number.
+func LeaseLife(generation int64) int64 { return Generation << min(generation/spanUnit, 3) }
 
 // edge returns the start of the ledger's next generation.
-func (s State) edge() int64 { return (s.generation() + 1) * MaxLease }
+func (s State) edge() int64 { return (s.Last/Generation>>s.Span + 1) << s.Span * Generation }
 
 func (s State) out() int64 { return s.Out[0] + s.Out[1] }
 
@@ -37,8 +47,11 @@ func (b Bucket) settle(s *State, op Op) bool {
 	if op.Lost || op.Broken {
 		return false // a lost write may have settled it before
 	}
-	age := s.generation() - op.Gen
-	if age != 0 && age != 1 || op.View.Born != s.Born || op.Had > s.Out[age] || op.Keep > op.Had || op.Back > op.Had-op.Keep {
+	age := 0
+	if op.Gen != s.number(0) {
+		age = 1
+	}
+	if op.Gen != s.number(int64(age)) || op.View.Born != s.Born || op.Had > s.Out[age] || op.Keep > op.Had || op.Back > op.Had-op.Keep {
 		return false
 	}
 	s.Out[age] -= op.Had
@@ -62,13 +75,12 @@ func (b Bucket) takeBack(s *State, op Op) {
 	s.Since = max(s.Since-op.Back, 0)
 }
 
-// FreeLife returns the longest life, in µs, of a free lease: 1, 2 or 4 seconds, up to two fifths of the time in which the
-// bucket fills up, and up to most seconds (0: 4). A process asks once for each lease, so a long life costs a hot key few
-// ops.
-func (b Bucket) FreeLife(most int64) int64 {
-	life, end := int64(MaxLease), int64(MaxFree)
-	if most > 0 && most < MaxFree/MaxLease {
-		end = most * MaxLease
+// Life returns the longest life, in µs, of a lease: 1, 2 or 4 seconds, up to two fifths of the time in which the bucket
+// fills up, and up to most seconds (0: 4). A process asks once for each lease, so a long life costs a hot key few ops.
+func (b Bucket) Life(most int64) int64 {
+	life, end := int64(Generation), int64(MaxLease)
+	if most > 0 && most < MaxLease/Generation {
+		end = most * Generation
 	}
 	for full := float64(b.Cap) / float64(b.Refill) / 5; !b.Queue && 2*life <= end && float64(life) <= full; {
 		life *= 2
@@ -78,7 +90,7 @@ func (b Bucket) FreeLife(most int64) int64 {
 
 // lease sizes a lease from the free units. before is the level before the grants.
 func (b Bucket) lease(s *State, op Op, ans *Answer, before, free int64, refused bool, now int64) {
-	longest := b.FreeLife(op.MaxLife)
+	longest := b.Life(op.MaxLife)
 	life := math.Min(float64(longest), float64(b.ceiling(*s)-before)/float64(b.Refill))
 	if life = math.Floor(life); life >= MinLease {
 		ans.Life = int64(life)
@@ -87,28 +99,43 @@ func (b Bucket) lease(s *State, op Op, ans *Answer, before, free int64, refused 
 		part := math.Max(math.Floor(float64(free)/float64(op.Div)), math.Floor(b.quantum(op, b.horizon(longest), s.Slot-now)))
 		part = math.Min(part, float64(free))
 		booked := ans.Gen != 0 || op.Keep == 0 && (s.Slot <= now || op.Upper)
-		if life = float64(ans.Life); booked {
-			life = math.Min(MaxLease, life)
-		}
 		// The demand of the process in the time in which the bucket fills up, less a standard deviation, so that few
 		// units are left over.
-		mu := float64(op.Demand) * life / 1e9
+		mu := float64(op.Demand) * float64(ans.Life) / 1e9
 		lease := math.Min(part, math.Floor(mu-math.Sqrt(mu)))
 		if booked {
 			if free >= op.Div || ans.Gen != 0 { // not near empty
-				lease = math.Min(part, math.Floor(float64(op.Demand)/1e3)-float64(op.Keep))
+				lasts := int64(Generation)
+				if op.Had > 0 { // the process spends leases
+					lasts = longest
+				}
+				lease = math.Min(part, math.Floor(float64(op.Demand)*float64(lasts)/1e9)-float64(op.Keep))
 			}
 			lease = math.Max(0, math.Min(lease, float64(b.Cap/b.Unit/2-s.out())))
 			if ans.Gen == 0 && lease < 2 {
 				lease = 0 // a lease that is not spent costs another sync
 			}
-			if s.Out[0] += int64(lease); lease > 0 {
-				ans.Gen = s.generation()
+			if lease > 0 || ans.Gen != 0 {
+				b.extend(s, longest)
+				s.Out[0] += int64(lease)
+				ans.Gen = s.number(0)
 			}
 		}
 		ans.Lease = int64(math.Max(0, lease))
 	}
 	if ans.Gen != 0 {
-		ans.Life = MaxLease
+		ans.Life = LeaseLife(ans.Gen)
+	}
+}
+
+// extend makes the generations of the ledger at least as long as life. Units that are in it then stay longer, and can no
+// longer be settled. Generations get shorter only while the ledger is empty: a shorter one would forget a lease that is
+// out.
+func (b Bucket) extend(s *State, life int64) {
+	if s.out() == 0 {
+		s.Span = 0
+	}
+	for Generation<<s.Span < life {
+		s.Span++
 	}
 }

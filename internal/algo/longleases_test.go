@@ -31,7 +31,7 @@ func TestFreeLife(t *testing.T) {
 		{hybridlimit.TokenBucket(1000, time.Second, 1), 4, time.Second},
 		{queue, 0, time.Second},
 	} {
-		if got := time.Duration(algo.BucketOf(tc.limit).FreeLife(tc.wanted)) * time.Microsecond; got != tc.want {
+		if got := time.Duration(algo.BucketOf(tc.limit).Life(tc.wanted)) * time.Microsecond; got != tc.want {
 			t.Errorf("%v, %d wanted: %v, want %v", tc.limit, tc.wanted, got, tc.want)
 		}
 	}

@@ -2,13 +2,13 @@ package algo
 
 // The constants of the rules, in µs. docs/lab has measurements of their effect, made by the lab in bench/accuracy.
 const (
-	// MaxLease is the longest life of a lease in the ledger, and the length of a generation.
-	MaxLease = 1_000_000
-	// MaxFree is the longest life of a free lease: see Bucket.FreeLife.
-	MaxFree = 4 * MaxLease
+	// Generation is the length of the shortest generation of the ledger. A process looks at its leases that often.
+	Generation = 1_000_000
+	// MaxLease is the longest life of a lease of a bucket: see Bucket.Life.
+	MaxLease = 4 * Generation
 	// WindowLease is the longest time whose demand a lease of a window covers. The lease lives as long as its window;
 	// until then, other processes cannot use units that its process no longer needs.
-	WindowLease = 5 * MaxLease
+	WindowLease = 5 * Generation
 	// MinLease is the shortest useful life of a lease: a process takes two ticks of up to 5 ms off its deadline.
 	MinLease = 20_000
 	// ClockSlack is the largest step back of Redis's clock that freezes the refill; a larger step moves the state with
@@ -38,7 +38,8 @@ type State struct {
 
 	// Out is the ledger: leased units, which lower the level to which the bucket refills. Out[0] is for the generation
 	// of Last, Out[1] for the one before.
-	Out [2]int64
+	Out  [2]int64
+	Span int64 // log₂ of the seconds of a generation; 0 while the ledger is empty
 
 	// For a window:
 
@@ -96,7 +97,7 @@ type Op struct {
 	// or without a next poll.
 	Queued bool
 
-	// MaxLife is the longest life, in seconds, of a free lease that the sender wants: 1 or 2. 0: 4.
+	// MaxLife is the longest life, in seconds, of a lease that the sender wants: 1 or 2. 0: 4.
 	MaxLife int64
 
 	// Used is the number of units of the Burst, or of the Rate of a window, that are used by the count of another party,
@@ -167,7 +168,7 @@ type Answer struct {
 	Retry   int64 // µs until the first refused ask can succeed (Never above the burst), else until one unit is there; with Div: until the sender's next poll
 	Born    int64 // State.Born; 0 if no state was needed
 	Cap     int64 // sub-units to which the bucket refills, with the present ledger; of a window: sub-units that the next window has, less its leased ones
-	Refill  int64 // of a sliding window: sub-units that come back each µs until Ends; of a calendar window: the number of the state's window
+	Refill  int64 // of a sliding window: sub-units that come back each µs until Ends; of a calendar window: the number of the state's window; of a bucket: State.Span
 	Ends    int64 // of a window: µs until its end, 0 if a calendar window of the sender is not that of Redis's clock; of a log: until it is empty; else 0
 	Dropped bool  // Owed was of a window before the last and is not counted
 	Refused bool  // Back was not taken back: it came too late, or Redis may have taken it before

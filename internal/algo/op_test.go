@@ -24,7 +24,7 @@ func µs(d time.Duration) int64 { return int64(d / time.Microsecond) }
 
 func TestApplySteps(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
-	const gen = start / algo.MaxLease
+	const gen = start / algo.Generation
 	// 10 per second, burst 5: a unit is 100 000 sub-units, and one sub-unit is refilled per µs.
 	ten := hybridlimit.TokenBucket(10, s, 5)
 	// 3 per 7 s, burst 2: a unit is 7 000 000 sub-units, and three sub-units are refilled per µs.

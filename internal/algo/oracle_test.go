@@ -112,5 +112,6 @@ func drawState(t *rapid.T, b algo.Bucket, now int64) algo.State {
 	return algo.State{
 		Unit: b.Unit, Refill: b.Refill, Level: rapid.Int64Range(-b.Cap, b.Cap).Draw(t, "level"),
 		Last: last, Born: min(last, now), Since: rapid.Int64Range(0, 1<<30).Draw(t, "since"),
+		Span: rapid.Int64Range(0, 3).Draw(t, "span"),
 	}
 }

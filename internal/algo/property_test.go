@@ -193,8 +193,8 @@ func TestShiftingTimeChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := drawLimit(t, "limit")
 		b := algo.BucketOf(limit)
-		seconds := rapid.Int64Range(-start/algo.MaxLease/2, int64(100*365*24*time.Hour/time.Second)).Draw(t, "shift")
-		shift := seconds * algo.MaxLease
+		seconds := 4 * rapid.Int64Range(-start/algo.Generation/8, int64(100*365*24*time.Hour/time.Second/4)).Draw(t, "shift")
+		shift := seconds * algo.Generation
 		now, s, moved := int64(start), algo.State{}, algo.State{}
 		for range rapid.IntRange(1, 15).Draw(t, "ops") {
 			now += drawStep(t, b) - rapid.Int64Range(0, 1).Draw(t, "back")*rapid.Int64Range(0, 3_000_000).Draw(t, "step back")

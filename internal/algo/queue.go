@@ -37,8 +37,8 @@ func (b Bucket) slots(s *State, op Op, ans *Answer, refused bool, frozen, now in
 		return
 	}
 	free, delay := float64(b.Units(s.Level-b.low(op.Floor))), b.delay(s.Level, 1, frozen)
-	part := math.Max(math.Floor(free/float64(op.Div)), math.Floor(b.quantum(op, b.horizon(MaxLease), s.Slot-now)))
-	mu := float64(op.Demand) * math.Min(MaxLease, float64(delay)) / 1e9
+	part := math.Max(math.Floor(free/float64(op.Div)), math.Floor(b.quantum(op, b.horizon(Generation), s.Slot-now)))
+	mu := float64(op.Demand) * math.Min(Generation, float64(delay)) / 1e9
 	ans.Lease = int64(math.Max(0, math.Min(math.Min(part, free), math.Floor(mu-math.Sqrt(mu)))))
 	if ans.Lease > 0 && ans.Granted == 0 {
 		ans.Delay = delay

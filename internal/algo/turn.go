@@ -53,14 +53,14 @@ func (b Bucket) scarce(op Op, life int64) float64 {
 // moves Slot, would keep a process away for seconds.
 func (b Bucket) longest(op Op, h float64) float64 {
 	round := float64(op.Div) / 2 * math.Floor(float64(b.Cap)/float64(b.Refill)) / 8
-	return math.Min(3*h, math.Max(3*math.Min(h, MaxLease/2), round))
+	return math.Min(3*h, math.Max(3*math.Min(h, Generation/2), round))
 }
 
 // turn gives the sender the time of its next poll. It reports whether Slot moved. refused is the first ask that was
 // refused. An ask above the burst is refused at any level and proves nothing.
 func (b Bucket) turn(s *State, op Op, granted, refused, now int64) bool {
 	low := b.low(op.Floor)
-	life := b.FreeLife(op.MaxLife)
+	life := b.Life(op.MaxLife)
 	scarce, level, h := b.scarce(op, life), s.Level-low, b.horizon(life)
 	contended := b.Queue || s.Slot > now || level < b.Unit || refused > 0 && refused <= (b.Cap-low)/b.Unit
 	if float64(level) >= scarce || !contended {

@@ -445,5 +445,5 @@ func (w Window) TTL(s State, now int64) int64 {
 	if s.Debt+s.Next > 0 {
 		last += next
 	}
-	return ceilDiv(max(last-w.clock(s, now), 0), 1000) + (MaxLease+ClockSlack)/1000
+	return ceilDiv(max(last-w.clock(s, now), 0), 1000) + (Generation+ClockSlack)/1000
 }

@@ -100,7 +100,7 @@ func (w Window) leaseAhead(s *State, op Op, ans *Answer, at int64) {
 	}
 	want := w.margin(s, float64(op.Demand)*float64(min(w.Period, WindowLease))/1e9, 2, at)
 	if lease := min(want, share, room); lease > 0 {
-		ans.Lease, ans.Life, ans.Gen = lease, MaxLease, w.next(s)
+		ans.Lease, ans.Life, ans.Gen = lease, Generation, w.next(s)
 		s.Next += lease
 		s.Since += min(lease, exact-s.Since)
 	}

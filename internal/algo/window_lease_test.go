@@ -152,7 +152,7 @@ func TestNextWindowBeginsWithItsLeases(t *testing.T) {
 
 // The state must outlive the windows whose count it knows: otherwise the leased units would be admitted once more.
 func TestTTLCoversLeasesOfTheNextWindow(t *testing.T) {
-	const rest = (algo.MaxLease + algo.ClockSlack) / 1000
+	const rest = (algo.Generation + algo.ClockSlack) / 1000
 	for _, l := range []hybridlimit.Limit{hybridlimit.FixedWindow(10, 7*time.Second), hybridlimit.SlidingWindow(10, 7*time.Second)} {
 		w := algo.WindowOf(l)
 		now := w.Number(start)*w.Period + 2_000_000

@@ -326,6 +326,7 @@ func decideShort(l algo.Limit, o outcome, op *Op, answer *Answer) bool {
 type outcome struct {
 	granted int64    // units
 	out     [2]int64 // of a bucket: its ledger
+	span    int64    // of a bucket: State.Span
 	left    int64    // after the asks: the level of a bucket or queue; the count of a window
 	prev    int64    // of a window: the count of the one before
 	born    int64    // 0: there was no state
@@ -365,7 +366,7 @@ func readOutcome(text string, l algo.Limit, asked int64) (outcome, bool) {
 	o.born = r.number(16)
 	o.now = o.born + age
 	r.number(16) // since
-	o.out = r.fields(l)
+	o.out, o.span = r.fields(l)
 	return o, r.ended() && o.born > 0
 }
 
@@ -407,7 +408,7 @@ func before(l algo.Limit, o outcome) (algo.State, bool) {
 		}
 		level := o.left + o.granted*b.Unit
 		full = level == b.Cap
-		s.Unit, s.Refill, s.Level, s.Last, s.Out = b.Unit, b.Refill, level, o.now, o.out
+		s.Unit, s.Refill, s.Level, s.Last, s.Out, s.Span = b.Unit, b.Refill, level, o.now, o.out, o.span
 		if b.Queue {
 			s.Level -= b.Cap
 		}
@@ -439,8 +440,8 @@ func (r *reader) state(l algo.Limit) {
 	}
 }
 
-// fields reads the end of the text of a bucket or queue, and returns the ledger.
-func (r *reader) fields(l algo.Limit) (out [2]int64) {
+// fields reads the end of the text of a bucket or queue, and returns the ledger, and its State.Span.
+func (r *reader) fields(l algo.Limit) (out [2]int64, span int64) {
 	if l.Bucket.Refill > 1 {
 		r.skip("r")
 		r.ok = r.number(16) == l.Bucket.Refill && r.ok
@@ -452,7 +453,12 @@ func (r *reader) fields(l algo.Limit) (out [2]int64) {
 			r.ok = r.ok && out[i] > 0
 		}
 	}
-	return out
+	if rest, ok := strings.CutPrefix(r.rest, "g"); ok && out != [2]int64{} {
+		r.rest = rest
+		span = r.number(16)
+		r.ok = r.ok && span > 0 && span < 4
+	}
+	return out, span
 }
 
 func (r *reader) skip(begin string) {

@@ -132,6 +132,10 @@ func decodeInts(list []any, ops []Op) (Reply, error) {
 		return Reply{}, fmt.Errorf("%w: %d integers for %d ops", ErrReply, len(rest), n)
 	}
 	r.Answers = make([]Answer, n)
+	at := func(i int) int { return i } // the place of an op by that of its answer
+	if order != nil {
+		at = func(i int) int { return order[i] }
+	}
 	for i := range r.Answers {
 		v := rest[i*answerInts:]
 		a := Answer{
@@ -142,13 +146,12 @@ func decodeInts(list []any, ops []Op) (Reply, error) {
 			a.Delay, a.Dropped, a.Refused = 0, a.Delay%2 != 0, a.Delay < -1
 		}
 		if a.Life < 0 { // minus the generation of the lease in the ledger, or minus the window of a lease
-			a.Gen, a.Life = -a.Life, algo.MaxLease
+			a.Gen, a.Life = -a.Life, algo.Generation
+			if algo.KindOf(ops[at(i)].Limit.Algorithm) == algo.KindBucket {
+				a.Life = algo.LeaseLife(a.Gen)
+			}
 		}
-		if order != nil {
-			r.Answers[order[i]] = a
-		} else {
-			r.Answers[i] = a
-		}
+		r.Answers[at(i)] = a
 		if v[0] < 0 || v[1] < 0 || v[4] < 0 || v[5] < 0 || v[6] < 0 || v[7] < -3 || v[8] < 0 || v[9] < 0 {
 			return Reply{}, fmt.Errorf("%w: a negative number in the answer to op %d", ErrReply, i)
 		}

@@ -38,7 +38,7 @@ func TestDecodeReply(t *testing.T) {
 		{"stale", ints(1, 2, 8, 9), 3, wire.Reply{Stale: true, Epoch: 8, Now: 9}},
 		{"gap", ints(1, 4, 8, 9, 1, 2, 3, -4, 5, 6, 7, 10, 11, 12), 1, wire.Reply{Gap: true, Epoch: 8, Now: 9, Answers: []wire.Answer{one}}},
 		{"in the ledger", ints(1, 0, 8, 9, 1, 2, -1763, -4, 5, 6, 7, 10, 11, 12), 1, wire.Reply{Epoch: 8, Now: 9, Answers: []wire.Answer{
-			{Granted: 1, Lease: 2, Life: algo.MaxLease, Gen: 1763, Level: -4, Retry: 5, Born: 6, Cap: 7, Delay: 10, Refill: 11, Ends: 12},
+			{Granted: 1, Lease: 2, Life: algo.Generation, Gen: 1763, Level: -4, Retry: 5, Born: 6, Cap: 7, Delay: 10, Refill: 11, Ends: 12},
 		}}},
 		{"dropped", ints(1, 0, 8, 9, 1, 2, 3, -4, 5, 6, 7, -1, 11, 12), 1, wire.Reply{Epoch: 8, Now: 9, Answers: []wire.Answer{
 			{Granted: 1, Lease: 2, Life: 3, Level: -4, Retry: 5, Born: 6, Cap: 7, Refill: 11, Ends: 12, Dropped: true},

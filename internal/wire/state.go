@@ -120,10 +120,10 @@ func bucketState(k algo.Kind, v []int64, f fields) (State, bool) {
 	}
 	s := State{
 		Kind: k, Unit: v[0], Refill: refill, Level: v[1], Last: v[3] + v[2], Born: v[3], Since: v[4],
-		Out: [2]int64{f.known['o'], f.known['p']}, More: f.more("rtophkz"),
+		Out: [2]int64{f.known['o'], f.known['p']}, Span: f.known['g'], More: f.more("rtopghkz"),
 	}
 	wait, ahead, keep := f.known['t'], f.known['h'], f.known['k']
-	if !within(1, s.Unit, s.Born, refill) || !within(0, s.Since, wait, ahead, keep, s.Out[0], s.Out[1]) || refill > 1<<51 {
+	if !within(1, s.Unit, s.Born, refill) || !within(0, s.Since, wait, ahead, keep, s.Out[0], s.Out[1], s.Span) || s.Span > 3 || refill > 1<<51 {
 		return State{}, false
 	}
 	if reset, marked := f.known['z']; marked {

@@ -121,7 +121,7 @@ func (f *windowFleet) receive(p *windowProc) {
 	p.view, p.received, p.ends, p.win = a, f.now, p.sent+a.Ends, f.window.Number(p.answered)
 	end := p.sent + a.Life
 	if f.rules.leaseStays {
-		end = p.sent + algo.MaxLease
+		end = p.sent + algo.Generation
 	}
 	if f.now < end {
 		paid := min(a.Lease, p.pending) // a lease first pays the units admitted on credit
