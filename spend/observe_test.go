@@ -108,6 +108,9 @@ func TestObserveInAFleet(t *testing.T) {
 					}
 					return units
 				}
+				for _, l := range ls { // as the first response of a provider
+					observe(t, l, limit.Burst-1, minute)
+				}
 				spent(3 * time.Second)
 				for _, l := range ls {
 					observe(t, l, 1000, minute)

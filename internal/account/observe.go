@@ -8,7 +8,8 @@ type Observed struct {
 }
 
 // Observe notes an observation for the next sync, unless Redis knows of as much use by the view. It lowers the view. If
-// fewer units are left than are held, all leased units go back, so that one place has them. news reports whether the
+// fewer units are left than a fleet holds of which each process holds as many, all leased units go back, so that one
+// place has them. news reports whether the
 // next sync tells it.
 func (a *Account) Observe(c *Conditions, o Observed, now int64) (next Sync, news bool) {
 	burst := c.Limit.BurstSize()
@@ -24,7 +25,7 @@ func (a *Account) Observe(c *Conditions, o Observed, now int64) (next Sync, news
 	if a.observed.Until <= now || o.Used >= a.observed.Used {
 		a.observed = o
 	}
-	if a.Held() > max(0, burst-o.Used) {
+	if max(1, c.N)*a.Held() > max(0, burst-o.Used) {
 		a.Return()
 		return SyncNow, true
 	}
@@ -41,7 +42,7 @@ func (a *Account) over(c *Conditions, used, now int64) int64 {
 	switch {
 	case !c.hasLedger():
 		rest -= a.Held() * c.Bucket.Unit
-	case now-a.view.received < ledgerMemory:
+	case now-a.view.received < a.view.ledgerMemory():
 		rest = a.view.cap - used*c.Bucket.Unit
 	}
 	return max(0, a.level(c, now)-a.owed()*c.Bucket.Unit-rest) / c.Bucket.Unit

@@ -14,6 +14,9 @@ import (
 // Observe notes the use that another party has counted. The next sync of the key tells it. If there is no memory for
 // the key, it is one message, sent once.
 func (a *Asker) Observe(ctx context.Context, key string, at keys.Place, o news.Observation) error {
+	if !a.terms.Observes.Load() {
+		a.terms.Observes.Store(true)
+	}
 	e, _, err := a.terms.LockAt(key, at)
 	if err != nil {
 		return err

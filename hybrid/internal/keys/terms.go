@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -42,6 +43,7 @@ type Terms struct {
 	Shares    *fallback.Shares // of all classes of the limiter
 	Restore   *restore.Asker   // of all classes of the limiter; nil: none
 	Overflow  *sometimes.Line  // about keys that find no memory, likewise
+	Observes  atomic.Bool      // keys are observed: leases live for a second, because those of others come off what is left
 
 	Done   <-chan struct{}     // closed by Close: waiting calls return
 	Broken func(tag int) bool  // Redis does not answer
@@ -75,6 +77,9 @@ func (t *Terms) setConditions(c *account.Conditions, p *account.Plan, now int64)
 	c.Mode, c.MaxWait, c.Interval = t.Control.Mode(), int64(t.MaxWait), int64(t.SyncInterval)
 	c.N, c.Every, c.Adaptive = t.Fleet.Accounts(), t.every(), t.SyncEvery == 0
 	c.RTT, c.Tick, c.MaxLife = int64(t.Engine.RTT()), int64(Tick), t.MaxLife
+	if t.Observes.Load() {
+		c.MaxLife = 1
+	}
 	c.RelookIn = clock.Jitter(account.MaxView)
 	c.Closing, c.Behind = t.Control.Closed.Load(), t.Engine.Behind()
 	if t.Fleet.Known(now) {
