@@ -51,7 +51,7 @@ type kindRun struct {
 
 var kindRuns = []kindRun{
 	{"bucket", diffLimits, slices.Concat(plainWays, payWays, []string{
-		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "booked", "renewed", "not renewed", "returned", "not returned", "long generations", "longer generations", "shorter generations", "settled in a long generation",
+		"granted", "leased", "refused", "never", "debt", "floor", "frozen", "other life", "booked", "renewed", "not renewed", "returned", "not returned", "long generations", "longer generations", "settled in a long generation",
 		"turn", "rolled back", "delayed", "refunded", "observed", "too old", "reset", "void view", "all", "nothing", "left", "leased above a floor", "away",
 	})},
 	{"queue", diffQueues, slices.Concat(plainWays, []string{

@@ -99,3 +99,52 @@ func TestEnvelopesHaveLongLives(t *testing.T) {
 	}
 	t.Log(d.saw)
 }
+
+// TestGenerationsEqualGo compares the script with the twin while processes with leases of different lives settle, renew
+// and return them: generations grow beside other leases, and shrink when the ledger is empty.
+func TestGenerationsEqualGo(t *testing.T) {
+	st, rng := realStore(t), testenv.Rand(t)
+	b, limit := algo.BucketOf(bursts[4]), bursts[4]
+	var s algo.State
+	var held [3]algo.Answer
+	now, grown, shrunk, settled, refused := start, 0, 0, 0, 0
+	for range plays(1200, 20_000) {
+		now += rng.Int64N([]int64{1000, 1_000_000, 5_000_000}[rng.IntN(3)])
+		p := rng.IntN(len(held))
+		h := held[p]
+		op := algo.Op{Demand: 1000 * rng.Int64N(40), Div: 2 * int64(len(held)), MaxLife: rng.Int64N(3)}
+		if h.Gen != 0 {
+			op.Gen, op.Had, op.View = h.Gen, h.Lease, wire.View{Level: h.Level, At: now, Born: h.Born}
+			op.Keep = rng.Int64N(op.Had+1) * rng.Int64N(2)
+			op.Back = rng.Int64N(op.Had - op.Keep + 1)
+		}
+		next, want, dirty := b.Apply(s, op, now)
+		got := st.one(t, "generations", limit, op, now)
+		if got != want {
+			t.Fatalf("state %+v\nop    %+v\nredis %+v\ngo    %+v", s, op, got, want)
+		}
+		switch out := s.Out != [2]int64{}; {
+		case out && next.Span > s.Span && op.Keep == 0:
+			grown++
+		case next.Out != [2]int64{} && next.Span < s.Span:
+			shrunk++
+		}
+		if dirty {
+			s = next
+		}
+		if text := st.get(t, "generations"); dirty && text != lua.EncodeState(s) {
+			t.Fatalf("op %+v: state %q, want %q", op, text, lua.EncodeState(s))
+		}
+		if op.Back > 0 && got.Refused {
+			refused++
+		} else if op.Back > 0 {
+			settled++
+		}
+		if held[p] = got; got.Gen != 0 {
+			held[p].Lease += op.Keep
+		}
+	}
+	if t.Logf("%d grown, %d shrunk, %d settled, %d refused", grown, shrunk, settled, refused); min(grown, shrunk, settled, refused) < 3 {
+		t.Error("too few of a kind")
+	}
+}
