@@ -99,8 +99,12 @@ func (a *Account) surplus(c *Conditions, wanting bool, now int64) (units int64, 
 	}
 	demand := a.demand.perSecond(now)
 	due = now >= a.lookBy && now >= a.LeaseEnds()-c.lookEarly()
+	idle := quiet >= c.idleAfter() && float64(quiet)*demand >= 2e9
+	if now < a.LeaseEnds()-c.lookEarly()-c.idleAfter() { // one of several looks at the lease, each of which may meet a pause
+		idle = idle && (quiet >= lookEvery*4/5 || float64(quiet)*demand >= idleSpends*1e9)
+	}
 	switch {
-	case quiet >= c.idleAfter() && float64(quiet)*demand >= 2e9, due && demand < leasable:
+	case idle, due && demand < leasable:
 		return units, due
 	case due:
 		return max(0, units-int64(math.Ceil(demand*float64(c.life())/1e9))), true
