@@ -178,6 +178,37 @@ func TestUnneededUnitsOfLongLeasesComeBack(t *testing.T) {
 	}
 }
 
+// TestIdleProcessesReturnLongLeases stops the calls of a fleet below its limit, each time after another schedule of calls
+// at random times. Its leases live for four seconds. They are back in 1.3 s, however small the demand was.
+func TestIdleProcessesReturnLongLeases(t *testing.T) {
+	t.Parallel()
+	const processes = 4
+	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeStrict} {
+		for _, each := range []int64{3, 6, 12, 30, 100} { // units a second and process
+			for _, load := range []float64{0.5, 0.9} {
+				t.Run(fmt.Sprintf("%v, %d a second, load %g", mode, each, load), func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) {
+						rate, rng := processes*each, testenv.Rand(t)
+						ls := fleetOf(t, processes, hybridlimit.TokenBucket(rate, time.Second, 10*rate), hybrid.Config{Mode: mode})
+						for range testenv.Runs(3, 100) {
+							for end := time.Now().Add(8 * time.Second); time.Now().Before(end); {
+								time.Sleep(time.Duration(rng.ExpFloat64() * float64(time.Second) / float64(rate) / load))
+								ask(t, ls[rng.IntN(processes)], "k", 1)
+							}
+							time.Sleep(1300 * time.Millisecond)
+							if held := heldBy(ls); held > 0 {
+								t.Errorf("%d units are held after 1.3 s", held)
+							}
+						}
+						shutdown(t, ls...)
+					})
+				})
+			}
+		}
+	}
+}
+
 // heldBy returns the leased units that limiters hold.
 func heldBy(ls []*hybrid.Limiter) (units int64) {
 	for _, l := range ls {

@@ -253,7 +253,7 @@ func (a *Account) settle(c *Conditions, ans Answer, waiting []int64, now int64) 
 		lost += a.keep(l)
 	}
 	if a.Held() > 0 {
-		a.watch(c, ans.Lease, now)
+		a.watch(c, ans.Lease, ans.carried > 0, now)
 	}
 	return delays, lost
 }

@@ -89,6 +89,15 @@ func (c *Conditions) life() int64 { return c.Bucket.Life(c.MaxLife) * 1000 }
 // the process does not need are back then.
 const lookEvery = algo.Generation * 1000
 
+// looksWithin returns the longest time (ns) until the next look at leases of a bucket. The units that were spent between
+// two looks count as spent at the second one. So idle leases that may be long are back within this time and surelyIdle.
+func (c *Conditions) looksWithin() int64 {
+	if c.life() > lookEvery {
+		return lookEvery * 35 / 100
+	}
+	return lookEvery
+}
+
 // idleAfter returns the time (ns) without a use of the leases after which the process returns them. It is T, but at
 // most a quarter of lookEvery. A unit that is on its way back cannot be spent while Redis hangs, so units in
 // use stay.

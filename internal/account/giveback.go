@@ -18,9 +18,10 @@ import (
 // of the process's share: the process looks at its pace. In a longer one it waits for the refusal of another process:
 // see Want.
 
-// watch sets the time of the next decision on the returnable units, after an answer with a lease of leased units.
-func (a *Account) watch(c *Conditions, leased, now int64) {
-	if leased > 0 || a.spentAt == 0 {
+// watch sets the time of the next decision on the returnable units, after an answer with a lease of leased units. A call
+// has used the key if the op carried one. A lease of a bucket that a look renewed says nothing about the use.
+func (a *Account) watch(c *Conditions, leased int64, carried bool, now int64) {
+	if leased > 0 && (carried || c.windowed()) || a.spentAt == 0 {
 		a.spentAt = now
 	}
 	if c.windowed() {
@@ -29,7 +30,7 @@ func (a *Account) watch(c *Conditions, leased, now int64) {
 		}
 		return
 	}
-	a.lookBy = now + a.looksWithin(now)
+	a.lookBy = now + c.looksWithin()
 	if units, end := a.renewable(); units > 0 {
 		a.lookBy = min(a.lookBy, end)
 		if leased > 0 {
@@ -99,9 +100,12 @@ func (a *Account) surplus(c *Conditions, wanting bool, now int64) (units int64, 
 	}
 	demand := a.demand.perSecond(now)
 	due = now >= a.lookBy && now >= a.LeaseEnds()-c.lookEarly()
-	idle := quiet >= c.idleAfter() && float64(quiet)*demand >= 2e9
-	if now < a.LeaseEnds()-c.lookEarly()-c.idleAfter() { // one of several looks at the lease, each of which may meet a pause
-		idle = idle && (quiet >= lookEvery*4/5 || float64(quiet)*demand >= idleSpends*1e9)
+	// The units that the process would have spent since, had its demand not fallen.
+	missed := demand * math.Exp(min(float64(quiet)/demandMemory, 30)) * float64(quiet) / 1e9
+	idle := quiet >= c.idleAfter() && missed >= 2
+	if c.life() > lookEvery && now < a.LeaseEnds()-max(c.lookEarly()+c.idleAfter(), renewWithin(demand)) {
+		// One of several looks at the lease, each of which may meet a pause.
+		idle = quiet >= surelyIdle || idle && missed >= 6
 	}
 	switch {
 	case idle, due && demand < leasable:
@@ -112,20 +116,19 @@ func (a *Account) surplus(c *Conditions, wanting bool, now int64) (units int64, 
 		return 0, false
 	}
 	surplus := a.paced.surplus(units, a.LeaseEnds()-now, now)
-	if surplus < c.worthTelling() {
+	switch {
+	case surplus < c.worthTelling():
 		return 0, false
+	case missed >= 2: // the rest would follow soon
+		return units, false
 	}
 	a.paced = pacedFor(units-surplus, now, a.LeaseEnds())
 	return surplus, false
 }
 
-// looksWithin returns the longest time (ns) until the next look at leases of a bucket.
-func (a *Account) looksWithin(now int64) int64 {
-	if a.LeaseEnds()-now > lookEvery {
-		return lookEvery / 2 // so that two looks see within lookEvery that the demand has fallen
-	}
-	return lookEvery
-}
+// surelyIdle is the time (ns) without a use after which units of a long lease go back at an early look, however small the
+// demand was.
+const surelyIdle = lookEvery * 95 / 100
 
 // lookSoonest is the shortest time (ns) between two looks that find nothing to tell.
 const lookSoonest = int64(5e6)
@@ -141,7 +144,7 @@ func (a *Account) tellsSpent(c *Conditions, now int64) bool {
 // looksEarly reports whether the next look is only for tellsSpent: it is soon after the answer, the leases do not end
 // soon, and the key stays.
 func (a *Account) looksEarly(c *Conditions, now int64) bool {
-	by := min(a.LeaseEnds(), a.view.received+a.looksWithin(now))
+	by := min(a.LeaseEnds(), a.view.received+c.looksWithin())
 	return !c.windowed() && !c.Closing && !a.leaving && now < by-c.lookEarly()-c.idleAfter()
 }
 
@@ -157,13 +160,19 @@ func (a *Account) lookLater(c *Conditions, now int64) {
 	if c.windowed() || a.lookBy == 0 || now < a.lookBy {
 		return
 	}
-	a.lookBy = now + min(a.looksWithin(now), max(c.idleAfter(), now-a.view.received, lookSoonest))
+	a.lookBy = now + min(c.looksWithin(), max(c.idleAfter(), now-a.view.received, lookSoonest))
+	next := func(at int64) {
+		if at > now {
+			a.lookBy = min(a.lookBy, max(at, now+lookSoonest))
+		}
+	}
 	if now-a.spentAt >= c.idleAfter() { // it may be idle: its demand says for how long it must not have been used
-		a.lookBy = max(now+lookSoonest, min(a.lookBy, a.spentAt+c.idleFor(a.demand.perSecond(now))))
+		next(a.spentAt + c.idleFor(a.demand.perSecond(now)))
 	}
-	if end := a.LeaseEnds() - c.lookEarly(); end > now {
-		a.lookBy = min(a.lookBy, end)
+	if c.life() > lookEvery {
+		next(a.spentAt + surelyIdle)
 	}
+	next(a.LeaseEnds() - c.lookEarly())
 }
 
 // looksEvery returns the time (ns) between two looks at leases of a window.

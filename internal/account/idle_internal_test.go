@@ -15,7 +15,7 @@ func idling(held int64) (*Conditions, Account) {
 		s.leases[0] = lease{units: held, end: 2 * sec, booked: true}
 	}
 	s.demand, s.spentAt = demand{sum: 20, sq: 20, at: sec}, sec
-	s.watch(terms, 0, sec)
+	s.watch(terms, 0, false, sec)
 	return terms, s
 }
 

@@ -84,7 +84,7 @@ func TestWant(t *testing.T) {
 			c.Bucket, c.Window, c.Limit = p.Bucket, p.Window, p.Limit
 			a := inWindow(c, 7_200_000_000+600_000_000, c.Bucket.Cap/2, 3000e6)
 			a.keep(lease{units: 20, end: a.view.ends, window: a.view.window})
-			a.watch(c, 20, sec)
+			a.watch(c, 20, true, sec)
 			now := sec + 10*sec
 			if used > 0 {
 				a.use(1, now-used)
@@ -167,7 +167,7 @@ func TestUnwanted(t *testing.T) {
 		c.Bucket, c.Window, c.Limit = p.Bucket, p.Window, p.Limit
 		a := inWindow(c, 7_200_000_000+300_000_000, tc.level*c.Bucket.Unit, 3300e6)
 		a.keep(lease{units: 20, end: a.view.ends, window: a.view.window})
-		a.watch(c, 20, sec)
+		a.watch(c, 20, true, sec)
 		now := a.view.ends - int64(tc.rest)
 		a.spentAt, a.lookBy = now-int64(tc.unused), now
 		if op, ok := a.freeze(c, nil, now); ok != tc.want || ok && op.Back != 20 {

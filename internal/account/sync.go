@@ -53,6 +53,9 @@ func (a *Account) causes(c *Conditions, asks []int64, wanting, leaving bool, now
 	note(a.tellsSpent(c, now), forSpent)
 	note(a.tellsUse(now), forUse)
 	surplus, due := a.surplus(c, wanting, now)
+	if why&forSpent != 0 {
+		surplus = a.returnable()
+	}
 	note(due, forRenewal)
 	looks := why&(forOwed|forSpent|forUse) == 0 && a.onlyLooks(c, now)
 	if looks {

@@ -1,8 +1,7 @@
 package fleet
 
 import (
-	"cmp"
-	"slices"
+	"container/heap"
 	"testing/synctest"
 	"time"
 )
@@ -15,15 +14,15 @@ type Agenda struct {
 	// Now is the time (ns): that of the function that runs.
 	Now int64
 
-	entries []entry // the latest first
+	entries entries
+	planned int64 // number of functions planned so far
 }
 
 // At plans f for a time (ns). A time that is over stands for Now. Functions of one time run in the order in which they
 // were planned.
 func (a *Agenda) At(t int64, f func()) {
-	t = max(t, a.Now)
-	i, _ := slices.BinarySearchFunc(a.entries, t, func(e entry, t int64) int { return cmp.Or(cmp.Compare(t, e.t), 1) })
-	a.entries = slices.Insert(a.entries, i, entry{t, f})
+	a.planned++
+	heap.Push(&a.entries, entry{max(t, a.Now), a.planned, f})
 }
 
 // After plans f for the time d (ns) after Now.
@@ -31,9 +30,8 @@ func (a *Agenda) After(d int64, f func()) { a.At(a.Now+d, f) }
 
 // Run runs all functions up to a time (ns), also those that are planned meanwhile. Then it is that time.
 func (a *Agenda) Run(until int64) {
-	for n := len(a.entries); n > 0 && a.entries[n-1].t <= until; n = len(a.entries) {
-		e := a.entries[n-1]
-		a.entries = slices.Delete(a.entries, n-1, n)
+	for len(a.entries) > 0 && a.entries[0].t <= until {
+		e := heap.Pop(&a.entries).(entry)
 		a.come(e.t)
 		e.f()
 	}
@@ -57,6 +55,22 @@ func inBubble(start time.Time) func(int64) {
 }
 
 type entry struct {
-	t int64
-	f func()
+	t, number int64
+	f         func()
+}
+
+// entries is a heap.
+type entries []entry
+
+func (es entries) Len() int { return len(es) }
+func (es entries) Less(i, j int) bool {
+	return es[i].t < es[j].t || es[i].t == es[j].t && es[i].number < es[j].number
+}
+func (es entries) Swap(i, j int) { es[i], es[j] = es[j], es[i] }
+func (es *entries) Push(x any)   { *es = append(*es, x.(entry)) }
+func (es *entries) Pop() any {
+	last := (*es)[len(*es)-1]
+	(*es)[len(*es)-1] = entry{}
+	*es = (*es)[:len(*es)-1]
+	return last
 }

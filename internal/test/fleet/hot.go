@@ -1,0 +1,240 @@
+package fleet
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/test/meter"
+)
+
+// The kinds of a hot key. Leases are the accounts that package hybrid has for a key, with Redis's arithmetic in Go.
+// Their hubs have a breaker and time-outs. The others are rivals of the literature: see hotratio.go and hotrates.go.
+const (
+	Leases          Kind = "leases"
+	ShortLeases     Kind = "leases of a second" // with a MaxLease of a second
+	DropRatio       Kind = "drop-ratio"
+	DropRatioCapped Kind = "drop-ratio-capped"
+	RateLeases      Kind = "rate-leases"
+)
+
+// HotScenario is one key in a fleet of up to ten thousand processes. Nothing is lost, and no process ends. All processes
+// start with the load.
+type HotScenario struct {
+	Kind      Kind
+	Seed      uint64
+	Processes int
+	Limit     hybridlimit.Limit // a token bucket
+	Load      float64           // calls per unit of the rate; Poisson
+	Step      time.Duration     // until then, the load is 0.5
+	Zipf      float64           // the parts of the processes are 1/i^Zipf, in a random order; 0: even
+	Latency   time.Duration     // a round trip to Redis: half in each direction
+	RedisOp   time.Duration     // Redis takes it for each op, one after the other
+	Span      time.Duration
+	Steady    time.Duration // the first part, which the steady figures leave out
+}
+
+// HotReport has the results of a run. Figures are of the steady part unless stated otherwise.
+type HotReport struct {
+	Processes int
+	Seconds   float64
+	Calls     int64
+	Admitted  int64
+	Central   int64   // units that one bucket without a network admits
+	Excess    float64 // units above Burst + rate·t; of the whole run
+	Ops       int64
+	Peak      float64 // ops per process in the busiest second of the whole run
+	Low, High float64 // least and most units in one second, of the rate; from the fourth second after Step or Steady on
+	Jain      float64 // of the processes
+	Spread    float64 // largest acceptance less the smallest, of ten groups of processes by demand
+	Waits     int64   // calls that did not get their answer at once
+	Away      int64   // calls that were decided without Redis, from five seconds after the start or Step on
+	AwayOf    int64   // calls in that time
+	Tenths    []int64 // units admitted in each tenth of a second of the whole run
+}
+
+// hotLimiter decides the calls of one key in all processes. It tells each admission by hotWorld.admit.
+type hotLimiter interface{ call(process int) }
+
+type hotWorld struct {
+	Agenda // ns since the start
+
+	s       HotScenario
+	rnd     *rand.Rand // of the limiter
+	limit   algo.Bucket
+	meter   *meter.Bucket
+	free    int64 // ns; Redis has done all ops that have come
+	second  []int64
+	asked   []int64 // calls by process, of the steady part
+	granted []int64
+	order   []int // of processes by demand
+	report  HotReport
+}
+
+// RunHot plays a scenario. It fails the test only if the scenario cannot be played.
+func RunHot(t testing.TB, s HotScenario) HotReport {
+	t.Helper()
+	if s.Processes < 1 || s.Load <= 0 || s.Span <= s.Steady || s.Limit.Algorithm != hybridlimit.AlgTokenBucket {
+		t.Fatalf("fleet: this scenario of a hot key cannot be played: %+v", s)
+	}
+	w := &hotWorld{
+		s: s, rnd: rand.New(rand.NewPCG(s.Seed, 1)), limit: algo.BucketOf(s.Limit),
+		asked: make([]int64, s.Processes), granted: make([]int64, s.Processes),
+	}
+	w.meter = meter.NewBucket(w.limit)
+	w.report = HotReport{Processes: s.Processes, Seconds: (s.Span - s.Steady).Seconds()}
+	w.report.Tenths = make([]int64, s.Span/(time.Second/10)+20)
+	w.second = make([]int64, s.Span/time.Second+2)
+	w.order = w.rnd.Perm(s.Processes)
+	var limiter hotLimiter
+	switch s.Kind {
+	case Leases:
+		limiter = newHotLeases(w, 0)
+	case ShortLeases:
+		limiter = newHotLeases(w, 1)
+	case DropRatio, DropRatioCapped:
+		limiter = newHotRatio(w, s.Kind == DropRatioCapped)
+	case RateLeases:
+		limiter = newHotRates(w)
+	case CentralExact:
+		limiter = &hotCentral{w: w}
+	default:
+		t.Fatalf("fleet: there is no kind %q of a hot key", s.Kind)
+	}
+	w.play(limiter)
+	w.measure()
+	return w.report
+}
+
+// loadAt returns the load at a time (ns).
+func (w *hotWorld) loadAt(t int64) float64 {
+	if t < int64(w.s.Step) {
+		return 0.5
+	}
+	return w.s.Load
+}
+
+// play makes the calls of all processes.
+func (w *hotWorld) play(limiter hotLimiter) {
+	parts, rnd := cumulate(zipf(w.s.Processes, w.s.Zipf)), rand.New(rand.NewPCG(w.s.Seed, 2)) // alike for all kinds
+	var next func()
+	central, last := hotCentral{w: w}, 0.0
+	next = func() {
+		last += rnd.ExpFloat64() / (float64(w.s.Limit.Rate) / float64(w.s.Limit.Period) * w.loadAt(int64(last)))
+		if last >= float64(w.s.Span) {
+			return
+		}
+		w.At(int64(last), func() {
+			p := w.order[parts.draw(rnd)]
+			if w.steady() {
+				w.report.Calls++
+				w.asked[p]++
+			}
+			if w.Now >= int64(w.s.Step+5*time.Second) {
+				w.report.AwayOf++
+			}
+			if central.take() && w.steady() {
+				w.report.Central++
+			}
+			limiter.call(p)
+			next()
+		})
+	}
+	next()
+	w.Run(int64(w.s.Span + time.Second))
+}
+
+func (w *hotWorld) steady() bool { return w.Now >= int64(w.s.Steady) && w.Now < int64(w.s.Span) }
+
+// admit counts a call that process p admits now.
+func (w *hotWorld) admit(p int) {
+	w.meter.Admit(w.Now, 1)
+	if i := w.Now / int64(time.Second/10); i < int64(len(w.report.Tenths)) {
+		w.report.Tenths[i]++
+	}
+	if w.steady() {
+		w.report.Admitted++
+		w.granted[p]++
+	}
+}
+
+// away counts a call that is decided without Redis.
+func (w *hotWorld) away() {
+	if w.Now >= int64(w.s.Step+5*time.Second) {
+		w.report.Away++
+	}
+}
+
+// exchange lets an op reach Redis, which runs it in its turn. answer runs when the answer is back.
+func (w *hotWorld) exchange(run, answer func()) {
+	there := int64(w.s.Latency / 2)
+	w.After(there, func() {
+		if w.steady() {
+			w.report.Ops++
+		}
+		w.second[min(w.Now/int64(time.Second), int64(len(w.second)-1))]++
+		w.free = max(w.free, w.Now) + int64(w.s.RedisOp)
+		w.At(w.free, func() {
+			run()
+			w.After(int64(w.s.Latency)-there, answer)
+		})
+	})
+}
+
+// measure computes the figures of the whole run.
+func (w *hotWorld) measure() {
+	r, rate := &w.report, float64(w.s.Limit.Rate)*float64(time.Second)/float64(w.s.Limit.Period)
+	r.Excess = w.meter.Excess()
+	for _, n := range w.second {
+		r.Peak = max(r.Peak, float64(n)/float64(w.s.Processes))
+	}
+	r.Low = math.Inf(1)
+	from := int(max(w.s.Steady, w.s.Step+3*time.Second) / (time.Second / 10))
+	for i := from; i+10 <= int(w.s.Span/(time.Second/10)); i += 10 {
+		var sum int64
+		for _, n := range r.Tenths[i : i+10] {
+			sum += n
+		}
+		r.Low, r.High = min(r.Low, float64(sum)/rate), max(r.High, float64(sum)/rate)
+	}
+	var sum, squares float64
+	var got, asked [10]float64
+	for place, p := range w.order {
+		n := float64(w.granted[p])
+		sum, squares = sum+n, squares+n*n
+		g := place * len(got) / len(w.order)
+		got[g], asked[g] = got[g]+n, asked[g]+float64(w.asked[p])
+	}
+	r.Jain = sum * sum / max(squares, 1) / float64(w.s.Processes)
+	least, most := 1.0, 0.0
+	for g := range got {
+		if asked[g] > 0 {
+			least, most = min(least, got[g]/asked[g]), max(most, got[g]/asked[g])
+		}
+	}
+	r.Spread = max(0, most-least)
+}
+
+// hotCentral is one bucket without a network.
+type hotCentral struct {
+	w     *hotWorld
+	state algo.State
+}
+
+// hotEpoch is Redis's time, in µs, at the start of a run.
+const hotEpoch = 1_763_000_000_000_000
+
+func (c *hotCentral) take() bool {
+	next, ans, _ := c.w.limit.Apply(c.state, algo.Op{Asks: []int64{1}}, hotEpoch+c.w.Now/1000)
+	c.state = next
+	return ans.Granted > 0
+}
+
+func (c *hotCentral) call(p int) {
+	if c.take() {
+		c.w.admit(p)
+	}
+}

@@ -1,0 +1,92 @@
+package fleet
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+)
+
+// hotFleet is a key of 10 units a second and process, with a burst of so many seconds.
+func hotFleet(kind Kind, n, burst int64, load float64) HotScenario {
+	return HotScenario{
+		Kind: kind, Seed: 7, Processes: int(n), Limit: hybridlimit.TokenBucket(10*n, time.Second, 10*n*burst), Load: load,
+		Latency: 500 * time.Microsecond, Span: 40 * time.Second, Steady: 24 * time.Second,
+	}
+}
+
+// each is the ops of a process in a second.
+func (r HotReport) each() float64 { return float64(r.Ops) / r.Seconds / float64(r.Processes) }
+
+func (r HotReport) utilisation() float64 { return float64(r.Admitted) / float64(max(1, r.Central)) }
+
+// TestHotKey runs each kind on a hot key of a hundred processes. Leases have no excess, and cost less than half an op. A
+// ratio costs one op and has an excess after a step, which a cap makes smaller. Leased rates have none.
+func TestHotKey(t *testing.T) {
+	const n, burst = 100, 10
+	excess := map[Kind]float64{}
+	for _, tc := range []struct {
+		kind      Kind
+		ops, util float64 // at most; at least
+		clean     bool    // no excess
+	}{
+		{Leases, 0.45, 0.99, true},
+		{ShortLeases, 1.7, 0.99, true},
+		{DropRatio, 1.01, 0.97, false},
+		{DropRatioCapped, 1.01, 0.97, false},
+		{RateLeases, 0.7, 0.97, true},
+		{CentralExact, 0, 1, true},
+	} {
+		for _, step := range []bool{false, true} {
+			for _, load := range []float64{0.5, 1.5, 10} {
+				s := hotFleet(tc.kind, n, burst, load)
+				if s.Step = 8 * time.Second; !step {
+					s.Step = 0
+				} else if load < 10 {
+					continue
+				}
+				r := RunHot(t, s)
+				what := fmt.Sprintf("%s, load %g, step %t", tc.kind, load, step)
+				t.Logf("%s: %.3f ops, utilisation %.3f, excess %.2f of a burst, seconds %.2f to %.2f, peak %.1f", what, r.each(), r.utilisation(),
+					r.Excess/float64(s.Limit.Burst), r.Low, r.High, r.Peak)
+				if r.each() > tc.ops || r.utilisation() < tc.util || tc.clean && r.Excess > 0.001 || r.Jain < 0.9 || r.Away > 0 {
+					t.Errorf("%s: %+v", what, r)
+				}
+				excess[tc.kind] = max(excess[tc.kind], r.Excess/float64(s.Limit.Burst))
+			}
+		}
+	}
+	if wild, capped := excess[DropRatio], excess[DropRatioCapped]; wild < 0.3 || capped > wild/2 {
+		t.Errorf("excess %.2f without and %.2f with a cap", wild, capped)
+	}
+}
+
+// TestHotRedisIsBusy gives Redis a time for each op. So it does no more than so many in a second, and the answers of a
+// cold start come late. Nothing is admitted twice.
+func TestHotRedisIsBusy(t *testing.T) {
+	s := hotFleet(Leases, 100, 10, 10)
+	quick := RunHot(t, s)
+	s.RedisOp = 2 * time.Millisecond // five ops a process and second
+	busy := RunHot(t, s)
+	t.Logf("the peak is %.1f ops a process, and %.1f of a busy Redis", quick.Peak, busy.Peak)
+	if quick.Peak < 6 || busy.Peak > quick.Peak || busy.Waits <= quick.Waits || busy.Excess > 0.001 {
+		t.Errorf("quick %+v, busy %+v", quick, busy)
+	}
+}
+
+// TestHotCallsAreAlike checks that all kinds get the same calls.
+func TestHotCallsAreAlike(t *testing.T) {
+	var want HotReport
+	for i, kind := range []Kind{CentralExact, Leases, DropRatio, RateLeases} {
+		s := hotFleet(kind, 20, 1, 1.5)
+		s.Span, s.Zipf = 30*time.Second, 1
+		r := RunHot(t, s)
+		if i == 0 {
+			want = r
+		}
+		if r.Calls != want.Calls || r.Central != want.Central || r.Calls == 0 {
+			t.Errorf("%s: %d calls, central %d; want %d and %d", kind, r.Calls, r.Central, want.Calls, want.Central)
+		}
+	}
+}

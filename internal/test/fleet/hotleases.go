@@ -1,0 +1,265 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/fallback"
+)
+
+// The settings of package hybrid that a hot key depends on, with their defaults.
+const (
+	hotTick     = int64(5 * time.Millisecond)
+	hotWait     = int64(20 * time.Millisecond)  // Config.MaxWait
+	hotInterval = int64(50 * time.Millisecond)  // Config.SyncInterval
+	hotTimeout  = int64(250 * time.Millisecond) // HubConfig.SyncTimeout
+	hotSlow     = int64(100 * time.Millisecond) // breaker.Config.SlowCall
+	hotOpenFor  = int64(500 * time.Millisecond) // breaker.Config.OpenFor
+	hotFailures = 3                             // breaker.Config.Failures
+	hotEvery    = 1000                          // Config.SyncEvery
+)
+
+// hotLeases is a fleet of accounts in ModeStrict, with the sync engine reduced to one key. An op without an answer is
+// sent again, with the envelope that makes Redis apply it once.
+type hotLeases struct {
+	w          *hotWorld
+	plan       *account.Plan
+	conditions account.Conditions
+	procs      []*hotProcess
+	state      algo.State
+	dies       int64 // µs of Redis time
+}
+
+type hotProcess struct {
+	account account.Account
+	waiters account.Waiters
+	word    account.Budget
+	left    int64
+	loaded  int64 // ns
+	until   int64 // ns
+	due     int64 // ns; the next sync; never: none
+	wants   account.Sync
+	flight  *hotFlight
+	share   fallback.OfKey
+
+	failures int   // in a row
+	open     bool  // the breaker is not closed
+	retryAt  int64 // ns; until then it permits no op
+}
+
+// hotFlight is an op that waits for its answer.
+type hotFlight struct {
+	op       algo.Op
+	ans      algo.Answer
+	applied  bool
+	redisNow int64
+	sent     int64
+	attempt  int
+}
+
+func newHotLeases(w *hotWorld, maxLife int64) *hotLeases {
+	h := &hotLeases{w: w, plan: account.NewPlan(w.s.Limit)}
+	n := int64(w.s.Processes)
+	h.conditions = account.Conditions{
+		Bucket: h.plan.Bucket, Limit: w.s.Limit, Mode: account.ModeStrict, N: n, Every: hotEvery, Interval: hotInterval,
+		MaxLife: maxLife, RTT: int64(w.s.Latency), Tick: hotTick, MaxWait: hotWait, RelookIn: account.MaxView,
+		Fallback: h.plan.Fallback(fallback.KindShare, 0, n),
+	}
+	for range w.s.Processes {
+		h.procs = append(h.procs, &hotProcess{due: never, share: fallback.OfKey{Of: fallback.New(1), Key: "k"}})
+	}
+	return h
+}
+
+// terms returns the conditions of a process now.
+func (h *hotLeases) terms(p *hotProcess) *account.Conditions {
+	c := h.conditions
+	c.Fallback.Share = p.share
+	c.Broken = p.open
+	return &c
+}
+
+// begin and end are around each event of an account, as in package hybrid.
+func (h *hotLeases) begin(p *hotProcess) {
+	p.account.Begin(p.left, h.w.Now)
+	p.word, p.left = account.Budget{}, 0
+}
+
+func (h *hotLeases) end(p *hotProcess) {
+	p.word, p.until = p.account.Load(h.terms(p), h.w.Now)
+	p.loaded, p.left = h.w.Now, p.word.Units
+}
+
+func (h *hotLeases) call(i int) {
+	p, now := h.procs[i], h.w.Now
+	if p.word.Kind != account.NoBudget && now-max(p.loaded, p.until) < 2*hotTick {
+		if p.word.Kind == account.DenyBudget {
+			p.left++
+			return
+		}
+		if p.left > 0 {
+			p.left--
+			h.w.admit(i)
+			return
+		}
+	}
+	h.begin(p)
+	c := h.terms(p)
+	v := p.account.Call(c, 1, now)
+	if v.Action == account.Ask {
+		waiter := account.NewWaiter(1, h.plan)
+		p.waiters.Add(waiter)
+		h.w.report.Waits++
+		h.w.After(hotWait, func() { h.leave(i, waiter) })
+	} else {
+		h.decided(i, v)
+	}
+	p.wants = max(p.wants, v.Sync)
+	h.end(p)
+	h.poke(i)
+}
+
+// decided counts the verdict of a call.
+func (h *hotLeases) decided(i int, v account.Verdict) {
+	if v.Action == account.Admit {
+		h.w.admit(i)
+	}
+	if v.Source == hybridlimit.SourceFallback || v.Source == hybridlimit.SourceTimeout {
+		h.w.away()
+	}
+}
+
+// leave decides a call that has waited for MaxWait.
+func (h *hotLeases) leave(i int, waiter *account.Waiter) {
+	p := h.procs[i]
+	if !waiter.Leave() {
+		return
+	}
+	h.begin(p)
+	v := p.account.TimedOut(h.terms(p), waiter.N, h.w.Now)
+	h.decided(i, v)
+	p.wants = max(p.wants, v.Sync)
+	h.end(p)
+	h.poke(i)
+}
+
+// poke sends the sync of a process when it is due.
+func (h *hotLeases) poke(i int) {
+	p, now := h.procs[i], h.w.Now
+	switch p.wants {
+	case account.SyncNow:
+		p.due = min(p.due, now)
+	case account.SyncLazily:
+		p.due = min(p.due, now+hotInterval)
+	}
+	p.wants = account.SyncNot
+	switch {
+	case p.flight != nil || p.due == never:
+		return
+	case p.open:
+		p.due = max(p.due, p.retryAt)
+	}
+	if p.due > now {
+		h.w.At(p.due, func() { h.poke(i) })
+		return
+	}
+	p.due = never
+	p.waiters.Front()
+	h.begin(p)
+	op, _, ok := p.account.Send(h.terms(p), h.plan, &p.waiters, now)
+	h.end(p)
+	if !ok {
+		h.look(i)
+		return
+	}
+	p.flight = &hotFlight{op: op, sent: now}
+	h.send(i)
+}
+
+// look plans the time at which the process may have to return leased units.
+func (h *hotLeases) look(i int) {
+	p := h.procs[i]
+	if at := p.account.LookAt(h.terms(p), h.w.Now); at > 0 && at < p.due {
+		p.due = at
+		h.w.At(at, func() { h.poke(i) })
+	}
+}
+
+// send sends the op in flight of a process, once more if it was sent before.
+func (h *hotLeases) send(i int) {
+	p := h.procs[i]
+	f := p.flight
+	f.attempt++
+	attempt, at := f.attempt, h.w.Now
+	current := func() bool { return p.flight == f && f.attempt == attempt }
+	h.w.exchange(func() { h.apply(f) }, func() {
+		if current() {
+			h.heard(i, h.w.Now-at > hotSlow)
+			h.receive(i)
+		}
+	})
+	h.w.After(hotTimeout, func() {
+		if !current() {
+			return
+		}
+		f.attempt++ // an answer that comes late is not read
+		h.heard(i, true)
+		h.w.At(max(h.w.Now, p.retryAt)+int64(5+h.w.rnd.IntN(5))*int64(time.Millisecond)<<min(f.attempt/2, 5), func() { h.send(i) })
+	})
+}
+
+// heard is the breaker.
+func (h *hotLeases) heard(i int, failed bool) {
+	p := h.procs[i]
+	if !failed {
+		p.failures, p.open, p.retryAt = 0, false, 0
+		return
+	}
+	if p.failures++; p.failures < hotFailures {
+		return
+	}
+	was := p.open
+	p.open, p.retryAt = true, h.w.Now+hotOpenFor/2+h.w.rnd.Int64N(hotOpenFor)
+	if was {
+		return
+	}
+	h.begin(p)
+	p.account.StartFallback(h.terms(p), h.w.Now)
+	h.end(p)
+}
+
+// apply runs an op in Redis, once.
+func (h *hotLeases) apply(f *hotFlight) {
+	now := hotEpoch + h.w.Now/1000
+	if f.applied {
+		return
+	}
+	if h.state.Born != 0 && now >= h.dies {
+		h.state = algo.State{}
+	}
+	next, ans, dirty := h.plan.Bucket.Apply(h.state, f.op, now)
+	if dirty {
+		h.state, h.dies = next, now+h.plan.Bucket.TTL(next)*1000
+	}
+	f.ans, f.applied, f.redisNow = ans, true, now
+}
+
+// receive takes the answer to the op in flight.
+func (h *hotLeases) receive(i int) {
+	p := h.procs[i]
+	f := p.flight
+	p.flight = nil
+	h.begin(p)
+	answered, next, _ := p.account.Receive(h.terms(p), h.plan, &p.waiters, account.Answer{
+		Answer: f.ans, RedisNow: f.redisNow, Sent: f.sent, At: h.w.Now,
+	}, h.w.Now)
+	for _, waiter := range answered {
+		h.decided(i, waiter.Verdict)
+	}
+	p.wants = max(p.wants, next)
+	h.end(p)
+	h.look(i)
+	h.poke(i)
+}
