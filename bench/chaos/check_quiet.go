@@ -35,7 +35,7 @@ const (
 	// lateLease is the shortest life of a lease. A free lease whose answer takes longer may be over when it arrives.
 	lateLease = 10 * time.Millisecond
 	// leaseLife is the longest life of a lease. After a disturbance, units may expire for that time.
-	leaseLife = time.Second
+	leaseLife = 4 * time.Second
 	// longestTurn is the longest time for which units stay contended after a denial.
 	longestTurn = 5 * time.Second
 )
