@@ -2,7 +2,7 @@ package algo
 
 // The constants of the rules, in µs. docs/lab has measurements of their effect, made by the lab in bench/accuracy.
 const (
-	// Generation is the length of the shortest generation of the ledger. A process looks at its leases that often.
+	// Generation is the length of the shortest generation of the ledger.
 	Generation = 1_000_000
 	// MaxLease is the longest life of a lease of a bucket: see Bucket.Life.
 	MaxLease = 4 * Generation
