@@ -102,8 +102,8 @@ func (l *base) LimitState() LimitState {
 //
 // For a rate, used units stay used: the level of a key, in units, survives, capped at the new burst, and refills at the
 // new rate from then on. A change is never a free refill. Units that are already leased may still be spent, for at most
-// Config.MaxLease. Leased units of a window may be spent until their window ends. While processes differ, each op counts by
-// the limit of its sender, and the fleet may admit more than the larger of the limits.
+// Config.MaxLease. Leased units of a window may be spent until their window ends. While processes differ, each op
+// counts by the limit of its sender, and the fleet may admit more than the larger of the limits.
 //
 // For calls in flight, running calls go on. No call of a key is admitted until Redis has answered once more. With fewer
 // permits, none is admitted until the running calls are fewer than the limit. While processes differ, the largest limit

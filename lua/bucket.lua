@@ -23,7 +23,8 @@
 -- Limit:   "b <unit> <refill> <cap>": sub-units per unit, sub-units per µs,
 --          sub-units of a full bucket; the same with q
 -- Expiry:  the time until the bucket is full, + a generation (the longest lease) + 1 s (the
---          longest freeze); at least k and these; after a reset at least the time from the deepest debt to full. A full bucket without
+--          longest freeze); at least k and these; after a reset at least the time from the
+--          deepest debt to full. A full bucket without
 --          a lease that is out is like no state, so it may be forgotten.
 -- Source:  GCRA, ITU-T I.371, in its token form. The Go twin, line for line, is
 --          internal/algo: bucket.go, queue.go, apply.go.

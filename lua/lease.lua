@@ -46,7 +46,8 @@ local function bucket_extend(s, life)
 end
 
 -- bucket_horizon returns the µs whose demand a process may take at its next poll
--- while units are scarce, by the longest life of a free lease. bucket_quantum returns the units of that demand.
+-- while units are scarce, by the longest life of a free lease. bucket_quantum returns
+-- the units of that demand.
 local function bucket_horizon(lim, life) return min(life / 2, floor(7 * floor(lim.cap / lim.refill) / 20)) end
 
 local function bucket_quantum(lim, op, h, queue)
@@ -201,6 +202,9 @@ kinds.b = {
     bucket_rescale(s, s.lim.unit, lim)
   end,
   apply = bucket_apply, retry = bucket_retry, write = bucket_write,
-  tell = function(s, lim) return min(s.level, bucket_ceiling(s, lim)), bucket_ceiling(s, lim), s.out + s.outbefore > 0 and s.span or 0, 0 end,
+  tell = function(s, lim)
+    local top = bucket_ceiling(s, lim)
+    return min(s.level, top), top, s.out + s.outbefore > 0 and s.span or 0, 0
+  end,
 }
 kinds.q = kinds.b

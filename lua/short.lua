@@ -63,7 +63,7 @@ local function run_short(keys, argv, t)
       if n < 1 or told and not find(text, '^%+?%x+v%x+ %-?%x+ %x+$') then return nil end
     end
 
-    local level, life, born, since, top, ledger, keep = cap, 0, nil, 0, cap, '', 2000
+    local level, life, born, since, top, ledger, beyond = cap, 0, nil, 0, cap, '', 2000
     if not head then
       return nil
     elseif raw then
@@ -97,7 +97,7 @@ local function run_short(keys, argv, t)
         ledger = (out > 0 and format(' o%x', out) or '') .. (older > 0 and format(' p%x', older) or '')
         if ledger ~= '' and span ~= '0' then
           ledger = ledger .. ' g' .. span
-          keep = each / 1000 + 1000
+          beyond = each / 1000 + 1000
         end
       end
       level = level + idle * refill
@@ -127,7 +127,7 @@ local function run_short(keys, argv, t)
       level = level - cost
       text = format('%s%x %x %s %x%s%s', head, level, life, born or format('%x', now), since + n, tail, ledger)
       local scaled = cap - level + 1000 * refill - 1
-      local ms = (scaled - scaled % (1000 * refill)) / (1000 * refill) + keep -- rounded up; as bucket_write
+      local ms = (scaled - scaled % (1000 * refill)) / (1000 * refill) + beyond -- rounded up; as bucket_write
       if ms ~= lasts then lasts, written = ms, format('%d', ms) end
       if count == 1 then
         call('SET', keys[1], text, 'PX', written)

@@ -17,8 +17,9 @@ import (
 //	Σ b + Σ u + reserve ≤ Burst
 //
 // The reserve is the sum of min(b, rate·1 s) over all regions but the one in which that is least. Redis does not know of
-// free leases, which live for at most min(1 s, b/rate): hybrid.Config.MaxLease is longestFree. Units that come from another region find room beside them, so
-// that a region may hold more than b. The others refill what they gave: in that time, at most the reserve.
+// free leases, which live for at most min(1 s, b/rate): hybrid.Config.MaxLease is longestFree. Units that come from
+// another region find room beside them, so that a region may hold more than b. The others refill what they gave: in that
+// time, at most the reserve.
 // docs/decisions/0074-units-move-between-regions.md has the proof.
 
 // part is the part of a limit that a region has.

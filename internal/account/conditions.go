@@ -85,6 +85,9 @@ func (c *Conditions) lead() int64 { return 4*c.RTT + 2*c.Tick }
 // life returns the longest life (ns) of a lease of the bucket.
 func (c *Conditions) life() int64 { return c.Bucket.Life(c.MaxLife) * 1000 }
 
+// longLeases reports whether leases of the bucket may live for longer than lookEvery.
+func (c *Conditions) longLeases() bool { return c.life() > lookEvery }
+
 // lookEvery is the longest time (ns) between two looks at the leases of a bucket, which may live for longer: units that
 // the process does not need are back then.
 const lookEvery = algo.Generation * 1000
@@ -92,7 +95,7 @@ const lookEvery = algo.Generation * 1000
 // looksWithin returns the longest time (ns) until the next look at leases of a bucket. The units that were spent between
 // two looks count as spent at the second one. So idle leases that may be long are back within this time and surelyIdle.
 func (c *Conditions) looksWithin() int64 {
-	if c.life() > lookEvery {
+	if c.longLeases() {
 		return lookEvery * 35 / 100
 	}
 	return lookEvery

@@ -33,7 +33,7 @@ func (a *Account) watch(c *Conditions, leased int64, carried bool, now int64) {
 	a.lookBy = now + c.looksWithin()
 	if units, end := a.renewable(); units > 0 {
 		a.lookBy = min(a.lookBy, end)
-		if leased > 0 {
+		if leased > 0 && c.longLeases() {
 			a.paced = pacedFor(units, now, end)
 		}
 	}
@@ -103,7 +103,7 @@ func (a *Account) surplus(c *Conditions, wanting bool, now int64) (units int64, 
 	// The units that the process would have spent since, had its demand not fallen.
 	missed := demand * math.Exp(min(float64(quiet)/demandMemory, 30)) * float64(quiet) / 1e9
 	idle := quiet >= c.idleAfter() && missed >= 2
-	if c.life() > lookEvery && now < a.LeaseEnds()-max(c.lookEarly()+c.idleAfter(), renewWithin(demand)) {
+	if c.longLeases() && now < a.LeaseEnds()-max(c.lookEarly()+c.idleAfter(), renewWithin(demand)) {
 		// One of several looks at the lease, each of which may meet a pause.
 		idle = quiet >= surelyIdle || idle && missed >= 6
 	}
@@ -112,7 +112,7 @@ func (a *Account) surplus(c *Conditions, wanting bool, now int64) (units int64, 
 		return units, due
 	case due:
 		return max(0, units-int64(math.Ceil(demand*float64(c.life())/1e9))), true
-	case now < a.lookBy:
+	case now < a.lookBy || !c.longLeases():
 		return 0, false
 	}
 	surplus := a.paced.surplus(units, a.LeaseEnds()-now, now)
@@ -169,7 +169,7 @@ func (a *Account) lookLater(c *Conditions, now int64) {
 	if now-a.spentAt >= c.idleAfter() { // it may be idle: its demand says for how long it must not have been used
 		next(a.spentAt + c.idleFor(a.demand.perSecond(now)))
 	}
-	if c.life() > lookEvery {
+	if c.longLeases() {
 		next(a.spentAt + surelyIdle)
 	}
 	next(a.LeaseEnds() - c.lookEarly())

@@ -107,9 +107,9 @@ func (a *Account) leaseDemand(c *Conditions, now int64) float64 {
 }
 
 // renewWithin returns the time (ns) before its end at which a lease is renewed: the time of two calls, because only
-// calls look at a lease, and at most half of its life.
+// calls look at a lease, and at most half of lookEvery.
 func renewWithin(demand float64) int64 {
-	return int64(min(2e9/demand, algo.Generation*1000/2))
+	return int64(min(2e9/demand, lookEvery/2))
 }
 
 // looksAgain returns the time of the slow path's next look at the leases: their first end, or earlier, when they can be

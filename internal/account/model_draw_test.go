@@ -33,11 +33,9 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 	if f == windows || f == calendars && h&hazMembers != 0 { // a day has too many heartbeats
 		limit = drawWindow(r, burst, h)
 	}
-	waits := drawWaits
+	var wait func() time.Duration
 	if h&hazLong != 0 {
-		var wait func() time.Duration
 		limit, wait = drawLong(r)
-		waits = func(*rand.Rand, hybridlimit.Limit) func() time.Duration { return wait }
 	}
 	burst = limit.BurstSize()
 	pl := &modelPlan{
@@ -74,7 +72,9 @@ func drawPlan(r *rand.Rand, f family, mode Mode, h hazard) *modelPlan {
 	for _, n := range weights {
 		sum += n
 	}
-	wait := waits(r, pl.limit)
+	if wait == nil {
+		wait = drawWaits(r, pl.limit)
+	}
 	costly := r.IntN(3) // how many calls cost more than one unit
 	for most := 20 + r.IntN(120); len(pl.events) < most; {
 		e := modelEvent{p: r.IntN(procs), wait: wait(), n: r.Int64N(4)}

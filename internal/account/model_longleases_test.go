@@ -9,7 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/testenv"
 )
 
-// TestLongLeases verifies that a burst of ten seconds makes a hot key cheap: its free leases live for four seconds. With
+// TestLongLeases verifies that a burst of ten seconds makes a hot key cheap: its leases live for four seconds. With
 // a MaxLife of a second it costs more than three times as much. The fleets are larger in the long form.
 func TestLongLeases(t *testing.T) {
 	const seed, perProcess = 7, 10 // units a second

@@ -53,7 +53,7 @@ func (a *Account) causes(c *Conditions, asks []int64, wanting, leaving bool, now
 	note(a.tellsSpent(c, now), forSpent)
 	note(a.tellsUse(now), forUse)
 	surplus, due := a.surplus(c, wanting, now)
-	if why&forSpent != 0 {
+	if why&forSpent != 0 { // it is idle
 		surplus = a.returnable()
 	}
 	note(due, forRenewal)

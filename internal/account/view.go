@@ -167,10 +167,10 @@ func (a *Account) hopesHere(c *Conditions) bool {
 }
 
 // relookAt returns the time until which a view that is received now may prove a denial. If other processes hold units,
-// these are back, or spent, after a second, or in a window after relookWindow. While Redis refuses, the
+// these are back, or spent, after lookEvery, or in a window after relookWindow. While Redis refuses, the
 // process asks less and less often. was is the view before, and hoped reports whether it had the same reason.
 func (a *Account) relookAt(c *Conditions, was view, hoped, refused bool, now int64) int64 {
-	wait := int64(algo.Generation * 1000)
+	wait := int64(lookEvery)
 	switch {
 	case a.hopesHere(c):
 		wait = relookWindow

@@ -51,7 +51,8 @@ func (b Bucket) settle(s *State, op Op) bool {
 	if op.Gen != s.number(0) {
 		age = 1
 	}
-	if op.Gen != s.number(int64(age)) || op.View.Born != s.Born || op.Had > s.Out[age] || op.Keep > op.Had || op.Back > op.Had-op.Keep {
+	known := op.Gen == s.number(int64(age)) && op.View.Born == s.Born
+	if !known || op.Had > s.Out[age] || op.Keep > op.Had || op.Back > op.Had-op.Keep {
 		return false
 	}
 	s.Out[age] -= op.Had

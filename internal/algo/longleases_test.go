@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 )
 
-// TestFreeLife has the longest life of a free lease by the time in which a bucket fills up, and by the wish of a sender.
-func TestFreeLife(t *testing.T) {
+// TestLife has the longest life of a lease by the time in which a bucket fills up, and by the wish of a sender.
+func TestLife(t *testing.T) {
 	queue := hybridlimit.LeakyQueue(1000, time.Second, 60_000)
 	for _, tc := range []struct {
 		limit  hybridlimit.Limit
@@ -33,6 +33,22 @@ func TestFreeLife(t *testing.T) {
 	} {
 		if got := time.Duration(algo.BucketOf(tc.limit).Life(tc.wanted)) * time.Microsecond; got != tc.want {
 			t.Errorf("%v, %d wanted: %v, want %v", tc.limit, tc.wanted, got, tc.want)
+		}
+	}
+}
+
+// TestLongGenerations has a lease of a bucket of ten seconds: the ledger holds it for its four seconds at least, and for
+// eight at most, as Config.MaxLease of package hybrid says of a process that crashes.
+func TestLongGenerations(t *testing.T) {
+	b := algo.BucketOf(hybridlimit.TokenBucket(10, time.Second, 100))
+	const life, at = algo.MaxLease, start + 3_700_000
+	s, ans, _ := b.Apply(algo.State{}, algo.Op{Demand: 100_000, Div: 4}, at)
+	if ans.Lease == 0 || ans.Gen == 0 || ans.Life != life {
+		t.Fatalf("%+v", ans)
+	}
+	for after, held := range map[int64]bool{0: true, life: true, 2 * life: false} {
+		if out := b.Load(s, at+after).Out; (out[0]+out[1] == ans.Lease) != held {
+			t.Errorf("after %d µs the ledger holds %d of %d units", after, out, ans.Lease)
 		}
 	}
 }

@@ -31,8 +31,8 @@ func (b Bucket) quantum(op Op, h float64, wait int64) float64 {
 
 // books returns the units for which the sender's next poll is given time: its quantum. But the first polls of a
 // contention find a short queue. With the time of that quantum, which they then spend in the whole horizon, the rate of
-// a fleet swings for several rounds. So a sender that comes from no queue gets the time of at most the quantum of a long one, as if all
-// processes had its demand: the demand in the horizon / load^⅔. Roots give the exponent ⅝ the same value in Lua.
+// a fleet swings for several rounds. So a sender that comes from no queue gets the time of at most the quantum of a long
+// one, as if all processes had its demand: the demand in the horizon / load^⅝, which roots give the same value in Lua.
 func (b Bucket) books(op Op, h float64, wait int64) float64 {
 	quantum := b.quantum(op, h, wait)
 	load := float64(op.Div) / 2 * float64(op.Demand) / 1e9 * (float64(b.Unit) / float64(b.Refill))

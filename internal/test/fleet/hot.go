@@ -64,10 +64,9 @@ type hotWorld struct {
 
 	s       HotScenario
 	rnd     *rand.Rand // of the limiter
-	limit   algo.Bucket
 	meter   *meter.Bucket
-	free    int64 // ns; Redis has done all ops that have come
-	second  []int64
+	free    int64   // ns; Redis has done all ops that have come
+	seconds []int64 // ops
 	asked   []int64 // calls by process, of the steady part
 	granted []int64
 	order   []int // of processes by demand
@@ -81,13 +80,12 @@ func RunHot(t testing.TB, s HotScenario) HotReport {
 		t.Fatalf("fleet: this scenario of a hot key cannot be played: %+v", s)
 	}
 	w := &hotWorld{
-		s: s, rnd: rand.New(rand.NewPCG(s.Seed, 1)), limit: algo.BucketOf(s.Limit),
+		s: s, rnd: rand.New(rand.NewPCG(s.Seed, 1)), meter: meter.NewBucket(algo.BucketOf(s.Limit)),
 		asked: make([]int64, s.Processes), granted: make([]int64, s.Processes),
 	}
-	w.meter = meter.NewBucket(w.limit)
 	w.report = HotReport{Processes: s.Processes, Seconds: (s.Span - s.Steady).Seconds()}
 	w.report.Tenths = make([]int64, s.Span/(time.Second/10)+20)
-	w.second = make([]int64, s.Span/time.Second+2)
+	w.seconds = make([]int64, s.Span/time.Second+2)
 	w.order = w.rnd.Perm(s.Processes)
 	var limiter hotLimiter
 	switch s.Kind {
@@ -100,7 +98,7 @@ func RunHot(t testing.TB, s HotScenario) HotReport {
 	case RateLeases:
 		limiter = newHotRates(w)
 	case CentralExact:
-		limiter = &hotCentral{w: w}
+		limiter = &hotCentral{w, newCentral(s.Limit)}
 	default:
 		t.Fatalf("fleet: there is no kind %q of a hot key", s.Kind)
 	}
@@ -121,9 +119,9 @@ func (w *hotWorld) loadAt(t int64) float64 {
 func (w *hotWorld) play(limiter hotLimiter) {
 	parts, rnd := cumulate(zipf(w.s.Processes, w.s.Zipf)), rand.New(rand.NewPCG(w.s.Seed, 2)) // alike for all kinds
 	var next func()
-	central, last := hotCentral{w: w}, 0.0
+	central, last := newCentral(w.s.Limit), 0.0
 	next = func() {
-		last += rnd.ExpFloat64() / (float64(w.s.Limit.Rate) / float64(w.s.Limit.Period) * w.loadAt(int64(last)))
+		last += rnd.ExpFloat64() * 1e9 / (perSecond(w.s.Limit) * w.loadAt(int64(last)))
 		if last >= float64(w.s.Span) {
 			return
 		}
@@ -136,7 +134,7 @@ func (w *hotWorld) play(limiter hotLimiter) {
 			if w.Now >= int64(w.s.Step+5*time.Second) {
 				w.report.AwayOf++
 			}
-			if central.take() && w.steady() {
+			if ok, _ := central.take(hotEpoch+w.Now, 1); ok && w.steady() {
 				w.report.Central++
 			}
 			limiter.call(p)
@@ -175,7 +173,7 @@ func (w *hotWorld) exchange(run, answer func()) {
 		if w.steady() {
 			w.report.Ops++
 		}
-		w.second[min(w.Now/int64(time.Second), int64(len(w.second)-1))]++
+		w.seconds[min(w.Now/second, int64(len(w.seconds)-1))]++
 		w.free = max(w.free, w.Now) + int64(w.s.RedisOp)
 		w.At(w.free, func() {
 			run()
@@ -186,9 +184,9 @@ func (w *hotWorld) exchange(run, answer func()) {
 
 // measure computes the figures of the whole run.
 func (w *hotWorld) measure() {
-	r, rate := &w.report, float64(w.s.Limit.Rate)*float64(time.Second)/float64(w.s.Limit.Period)
+	r, rate := &w.report, perSecond(w.s.Limit)
 	r.Excess = w.meter.Excess()
-	for _, n := range w.second {
+	for _, n := range w.seconds {
 		r.Peak = max(r.Peak, float64(n)/float64(w.s.Processes))
 	}
 	r.Low = math.Inf(1)
@@ -208,7 +206,7 @@ func (w *hotWorld) measure() {
 		g := place * len(got) / len(w.order)
 		got[g], asked[g] = got[g]+n, asked[g]+float64(w.asked[p])
 	}
-	r.Jain = sum * sum / max(squares, 1) / float64(w.s.Processes)
+	r.Jain = jain(float64(w.s.Processes), sum, squares)
 	least, most := 1.0, 0.0
 	for g := range got {
 		if asked[g] > 0 {
@@ -218,23 +216,17 @@ func (w *hotWorld) measure() {
 	r.Spread = max(0, most-least)
 }
 
+// hotEpoch is Redis's time, in ns, at the start of a run.
+const hotEpoch = 1_763_000_000 * second
+
 // hotCentral is one bucket without a network.
 type hotCentral struct {
-	w     *hotWorld
-	state algo.State
-}
-
-// hotEpoch is Redis's time, in µs, at the start of a run.
-const hotEpoch = 1_763_000_000_000_000
-
-func (c *hotCentral) take() bool {
-	next, ans, _ := c.w.limit.Apply(c.state, algo.Op{Asks: []int64{1}}, hotEpoch+c.w.Now/1000)
-	c.state = next
-	return ans.Granted > 0
+	w *hotWorld
+	*central
 }
 
 func (c *hotCentral) call(p int) {
-	if c.take() {
+	if ok, _ := c.take(hotEpoch+c.w.Now, 1); ok {
 		c.w.admit(p)
 	}
 }

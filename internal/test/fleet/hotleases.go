@@ -206,7 +206,8 @@ func (h *hotLeases) send(i int) {
 		}
 		f.attempt++ // an answer that comes late is not read
 		h.heard(i, true)
-		h.w.At(max(h.w.Now, p.retryAt)+int64(5+h.w.rnd.IntN(5))*int64(time.Millisecond)<<min(f.attempt/2, 5), func() { h.send(i) })
+		pause := (5 + h.w.rnd.Int64N(5)) * int64(time.Millisecond) << min(f.attempt/2, 5)
+		h.w.At(max(h.w.Now, p.retryAt)+pause, func() { h.send(i) })
 	})
 }
 
@@ -232,10 +233,10 @@ func (h *hotLeases) heard(i int, failed bool) {
 
 // apply runs an op in Redis, once.
 func (h *hotLeases) apply(f *hotFlight) {
-	now := hotEpoch + h.w.Now/1000
 	if f.applied {
 		return
 	}
+	now := (hotEpoch + h.w.Now) / 1000
 	if h.state.Born != 0 && now >= h.dies {
 		h.state = algo.State{}
 	}

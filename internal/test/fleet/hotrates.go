@@ -116,7 +116,7 @@ func (h *hotRates) ask(i int, wants bool) {
 
 // assign runs an exchange in Redis: it replaces the sender's assignment by a new one.
 func (h *hotRates) assign(p ratesProcess, wants bool) (got ratesProcess) {
-	rate, burst, now := h.w.perSecond(), float64(h.w.s.Limit.Burst), h.w.Now
+	rate, burst, now := perSecond(h.w.s.Limit), float64(h.w.s.Limit.Burst), h.w.Now
 	for h.generation < now/ratesLife {
 		h.advance((h.generation + 1) * ratesLife)
 		h.generation++
@@ -157,7 +157,7 @@ func (h *hotRates) assign(p ratesProcess, wants bool) (got ratesProcess) {
 		rate: assigned, depth: depth, units: units, booked: booked, refilled: now, until: now + ratesLife, unitsUntil: end,
 		generation: h.generation, demand: demand, view: h.level, next: now + ratesLife,
 	}
-	if spare := rate - h.rate[0] - h.rate[1]; spare > rate/20 { // what is not assigned is for those who ask in turn
+	if spare := rate - h.rate[0] - h.rate[1]; spare > rate/20 { // processes ask in turn for the rate that is not assigned
 		turn := float64(len(h.procs)) * math.Max(1, units) / spare * rate / math.Max(all, 1)
 		got.next = min(got.next, now+int64(turn*1e9))
 	}
@@ -166,7 +166,7 @@ func (h *hotRates) assign(p ratesProcess, wants bool) (got ratesProcess) {
 
 // units returns the units that a process gets beside its assignment, their record, and their end.
 func (h *hotRates) units(demand, assigned, fair float64, wants bool) (units, booked float64, end int64) {
-	rate, burst, now := h.w.perSecond(), float64(h.w.s.Limit.Burst), h.w.Now
+	rate, burst, now := perSecond(h.w.s.Limit), float64(h.w.s.Limit.Burst), h.w.Now
 	life, free := float64(ratesLife)/1e9, math.Max(0, h.level)
 	if !wants && free < burst/4 {
 		return 0, 0, now
@@ -188,6 +188,6 @@ func (h *hotRates) units(demand, assigned, fair float64, wants bool) (units, boo
 // advance refills the level up to a time.
 func (h *hotRates) advance(now int64) {
 	room := float64(h.w.s.Limit.Burst) - h.depth[0] - h.depth[1]
-	refill := (h.w.perSecond() - h.rate[0] - h.rate[1]) * float64(now-h.last) / 1e9
+	refill := (perSecond(h.w.s.Limit) - h.rate[0] - h.rate[1]) * float64(now-h.last) / 1e9
 	h.level, h.last = math.Min(room, h.level+refill), now
 }

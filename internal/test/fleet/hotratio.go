@@ -44,11 +44,8 @@ func newHotRatio(w *hotWorld, capped bool) *hotRatio {
 	return h
 }
 
-// perSecond returns the rate in units a second.
-func (w *hotWorld) perSecond() float64 { return float64(w.s.Limit.Rate) / w.s.Limit.Period.Seconds() }
-
 // share returns a process's part of the units of an interval.
-func (h *hotRatio) share() float64 { return h.w.perSecond() / float64(h.w.s.Processes) }
+func (h *hotRatio) share() float64 { return perSecond(h.w.s.Limit) / float64(h.w.s.Processes) }
 
 func (h *hotRatio) call(i int) {
 	p := &h.procs[i]
@@ -72,7 +69,7 @@ func (h *hotRatio) report(i int) {
 
 // count runs a report in Redis, and returns the probability.
 func (h *hotRatio) count(offered, admitted float64) float64 {
-	rate, burst := h.w.perSecond(), float64(h.w.s.Limit.Burst)
+	rate, burst := perSecond(h.w.s.Limit), float64(h.w.s.Limit.Burst)
 	if second := h.w.Now / ratioEvery; second != h.second {
 		if h.offered[1] = h.offered[0]; second > h.second+1 {
 			h.offered[1] = 0

@@ -127,10 +127,15 @@ func (r *Report) count(w *world, all []*call) {
 		r.Acceptance[i] = float64(admitted[i]) / float64(calls[i])
 		n, sum, squares = n+1, sum+units[i], squares+units[i]*units[i]
 	}
-	r.Jain = 1
-	if squares > 0 {
-		r.Jain = sum * sum / (n * squares)
+	r.Jain = jain(n, sum, squares)
+}
+
+// jain returns Jain's index of n numbers, by their sum and the sum of their squares.
+func jain(n, sum, squares float64) float64 {
+	if squares == 0 {
+		return 1
 	}
+	return sum * sum / (n * squares)
 }
 
 func (w *world) steady(c *call) bool { return c.at >= int64(w.s.Steady) }
