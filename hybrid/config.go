@@ -140,9 +140,11 @@ type HubConfig struct {
 	Tags int
 	// FleetSize is N, the number of processes, until two heartbeats have measured it. If Redis is down at the start, it
 	// sets the size of the fallback share, so set it near the number of replicas. With it, Ready does not wait for the
-	// measurement. Zero: 1, with a warning when it matters.
+	// measurement, and thousands of processes that start at once are patient (see SyncTimeout). Zero: 1, with a warning
+	// when it matters.
 	FleetSize int
-	// SyncTimeout bounds one attempt to reach Redis in the background. Zero: 250 ms.
+	// SyncTimeout bounds one attempt to reach Redis in the background. Zero: 250 ms. A process of a large fleet takes
+	// more time: N · 200 µs, at most 4 s. After a cold start, Redis is busy so long with one message of each.
 	SyncTimeout time.Duration
 	// HashKeys is a secret. With it, Redis sees a hash of each caller's key instead of the key. Set it if keys are
 	// personal data (an address, an e-mail): then the key cannot be read in Redis or in its backups. In memory the key

@@ -58,6 +58,7 @@ type Hub struct {
 	resync   *keys.Resync
 	heart    *member.Heart
 	permits  *inflight.Members
+	queueing member.Queueing
 	metrics  *tell.Metrics
 	gone     atomic.Bool // the client of Redis was closed before the hub
 	direct   direct.Env
@@ -129,7 +130,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	}
 	h.engine = ratesync.New(ratesync.Config{
 		Caller: h.caller, Names: h.names, Lanes: len(h.breakers), Process: h.process,
-		Timeout: cfg.SyncTimeout, Breaker: h.breaker, Late: h.clock.Late, Begin: h.clock.Begin, End: h.clock.End,
+		Timeout: cfg.SyncTimeout, Queueing: h.queueing.Now, Breaker: h.breaker, Late: h.clock.Late, Begin: h.clock.Begin, End: h.clock.End,
 		OnRefused: func(tag, ops int, err error) {
 			h.log.Event("hybridlimit: Redis refused a batch of syncs and will never apply it; the units in it are lost and counted as dropped",
 				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))
@@ -138,13 +139,13 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 		OnRefusing: h.refusing, OnRenamed: h.renamed, OnLoss: h.resync.OnLoss,
 	})
 	h.permits = inflight.NewMembers(h.process, inflight.Env{
-		Context: h.ctx, Clock: h.clock, Log: h.log, Names: h.names, Runner: h.runner, Engine: h.engine, Timeout: cfg.SyncTimeout,
+		Context: h.ctx, Clock: h.clock, Log: h.log, Names: h.names, Runner: h.runner, Engine: h.engine,
 		Breaker: h.breaker, Broken: h.broken, Away: func() bool { return h.worst() != breaker.Closed },
 		Event: func() { h.heart.Pace.Event(0) }, Renamed: h.renamed, Begin: h.begin, End: h.wg.Done, Limiters: h.inFlight,
 	})
 	h.heart = member.NewHeart(h.process, gather, member.Env{
 		Context: h.ctx, Clock: h.clock, Log: h.log, Names: h.names, Runner: h.runner, Engine: h.engine, Breaker: h.breaker, Clocks: &h.clocks,
-		Timeout: cfg.SyncTimeout, Permits: h.permits, Limiters: h.parties, Beat: h.beat, Return: h.returnWanted, Suspect: h.resync.Suspect,
+		Timeout: cfg.SyncTimeout, Permits: h.permits, Limiters: h.parties, Beat: h.beat, Sized: h.sized, Return: h.returnWanted, Suspect: h.resync.Suspect,
 	})
 	h.direct.Caller, h.direct.Runner, h.direct.Engine, h.direct.Breaker = h.caller, h.runner, h.engine, h.breaker
 	h.direct.Timeout, h.direct.Trip = cfg.SyncTimeout, &h.heart.Trip
@@ -168,6 +169,10 @@ func (h *Hub) makeBreakers() error {
 		cfg.OnChange = func(c breaker.Change) {
 			h.clock.Void() // budgets may hold credit, which depends on Redis
 			h.permits.LookAgain()
+			if c.To == breaker.Open {
+				h.queueing.Opened()
+				h.patient()
+			}
 			h.log.Breaker(i, c, h.fellBack)
 			if users != nil {
 				users(c)
@@ -177,6 +182,7 @@ func (h *Hub) makeBreakers() error {
 		if err != nil {
 			return err
 		}
+		b.Queueing(h.queueing.Now)
 		h.breakers = append(h.breakers, b)
 	}
 	h.clocks.Begin(len(h.breakers))
@@ -373,6 +379,15 @@ func (h *Hub) beat() {
 		}
 	}
 }
+
+// sized follows the size of the fleet.
+func (h *Hub) sized() {
+	h.queueing.Sized(h.parties())
+	h.patient()
+}
+
+// patient lets connections wait as long as the engine.
+func (h *Hub) patient() { h.runner.SetTimeout(h.engine.Timeout()) }
 
 // returnWanted makes the keys with these marks return units that this process does not use. It looks at each key of a
 // window that holds units: 100 000 keys take some ms.

@@ -29,7 +29,10 @@ type Config struct {
 	Names   lua.Names     // of the deployment
 	Lanes   int           // number of lanes; 0: one for each tag; 1: all tags lie on one server, and share its batches
 	Process string        // unique among all processes of all times; a lane appends a suffix when it renames itself (OnRenamed)
-	Timeout time.Duration // of one attempt
+	Timeout time.Duration // of one attempt, at least
+	// Queueing returns the time that a message may wait in the queue of a healthy Redis. An attempt gets at least that
+	// much time. Nil: 0.
+	Queueing func() time.Duration
 	// Breaker returns the breaker of a tag. It is asked before each attempt and told the outcome.
 	Breaker func(tag int) *circuit.Breaker
 	// Late returns the delay with which this process runs due work, because it waits for a core. At most Timeout
@@ -122,9 +125,13 @@ func (e *Engine) EnqueueAll(tag int, items []Item) {
 // Exchange is Enqueue at once for a caller that waits for the answer, at most for the time most. If the lane of the tag
 // is free, the calling goroutine runs the exchange, and the item is settled when Exchange returns. If a batch of the
 // lane is in flight, an op that only asks may go beside it in the same way. Otherwise Exchange returns at once, and the
-// lane settles the item later. It also returns when the Caller does because ctx ends, or with Close: the lane then
+// lane settles the item later. So it does in a crowd: an op whose caller has left would be sent again. It also returns when the Caller does because ctx ends, or with Close: the lane then
 // sends the same batch again.
 func (e *Engine) Exchange(ctx context.Context, tag int, it Item, most time.Duration) {
+	if e.Crowded() {
+		e.Enqueue(tag, it, time.Time{})
+		return
+	}
 	e.lane(tag).exchange(ctx, it, e.at(time.Now())-urgent, most)
 }
 
@@ -176,6 +183,22 @@ func (e *Engine) Outcome(given, took time.Duration, err error) (time.Duration, e
 		err = context.Canceled
 	}
 	return e.Without(took), err
+}
+
+// Timeout returns the time-out of an attempt: the larger one of Config.Timeout and Config.Queueing.
+func (e *Engine) Timeout() time.Duration {
+	return max(e.cfg.Timeout, e.queueing())
+}
+
+// Crowded reports whether a message may wait in the queue of a healthy Redis for longer than Config.Timeout. A shorter
+// time without an answer is then no evidence against Redis.
+func (e *Engine) Crowded() bool { return e.queueing() > e.cfg.Timeout }
+
+func (e *Engine) queueing() time.Duration {
+	if e.cfg.Queueing == nil {
+		return 0
+	}
+	return e.cfg.Queueing()
 }
 
 // Without returns the duration of a call less Late: the best estimate of the time that Redis took.

@@ -256,7 +256,7 @@ func (e *Engine) exchange(ctx context.Context, b *batch, call circuit.Call) (rep
 		e.cfg.Begin()
 		defer e.cfg.End()
 	}
-	given, began := e.cfg.Timeout+e.Late(), time.Now()
+	given, began := e.Timeout()+e.Late(), time.Now()
 	bounded, cancel := context.WithTimeout(ctx, given)
 	reply, err = e.cfg.Caller.Batch(bounded, b.env, b.ops)
 	cancel()

@@ -15,8 +15,9 @@ import (
 // is safe for concurrent use and must not be copied.
 type Breaker struct {
 	cfg    breaker.Config
-	random func(n int64) int64 // uniform in [0, n); called with mu held
-	state  atomic.Uint32       // a State; written with mu held
+	random func(n int64) int64  // uniform in [0, n); called with mu held
+	state  atomic.Uint32        // a State; written with mu held
+	queue  func() time.Duration // see Queueing
 
 	mu     sync.Mutex // taken before gobreaker's own, which is held only while it counts
 	engine *gobreaker.TwoStepCircuitBreaker[struct{}]
@@ -80,7 +81,7 @@ func (b *Breaker) Begin() (Call, bool) {
 	case breaker.HalfOpen:
 		now = time.Now()
 		if b.probe.id != 0 {
-			if now.Sub(b.probe.began) < patience(b.cfg) {
+			if now.Sub(b.probe.began) < b.patience() {
 				return Call{}, false
 			}
 			b.endProbe(errIgnored)
@@ -103,6 +104,34 @@ func (b *Breaker) Begin() (Call, bool) {
 	return c, true
 }
 
+// Queueing sets a function that tells for how long a call may wait in the queue of a healthy Redis. A call then counts as
+// slow after max(SlowCall, ¾ of it), and the open time is at least as long, on average. A large fleet needs it: with a
+// shorter open time, the probes of its processes alone are more than Redis can do. Call it before all other methods.
+func (b *Breaker) Queueing(of func() time.Duration) { b.queue = of }
+
+func (b *Breaker) queueing() time.Duration {
+	if b.queue == nil {
+		return 0
+	}
+	return b.queue()
+}
+
+// slowCall is Config.SlowCall, with the queue. Negative: slow calls are not counted.
+func (b *Breaker) slowCall() time.Duration {
+	if b.cfg.SlowCall < 0 {
+		return b.cfg.SlowCall
+	}
+	return max(b.cfg.SlowCall, b.queueing()*3/4)
+}
+
+// openFor is Config.OpenFor, with the queue.
+func (b *Breaker) openFor() time.Duration { return max(b.cfg.OpenFor, b.queueing()) }
+
+// patience returns the time after which a probe without an End counts as lost and another may take its place:
+// max(OpenFor, 10·SlowCall), and the queue. A failed probe is followed by another after OpenFor on average, so Redis gets
+// no more probes than from an open breaker. A probe that has taken ten times SlowCall can only fail.
+func (b *Breaker) patience() time.Duration { return max(b.openFor(), 10*max(b.cfg.SlowCall, 0)) }
+
 // RetryNow lets the next Begin of an open breaker be the probe, whatever its time.
 func (b *Breaker) RetryNow() {
 	b.mu.Lock()
@@ -124,7 +153,7 @@ func (b *Breaker) RetryIn() time.Duration {
 	case b.State() == breaker.Open:
 		return max(0, time.Until(b.retryAt))
 	case b.probe.id != 0: // HalfOpen
-		return max(0, patience(b.cfg)-time.Since(b.probe.began))
+		return max(0, b.patience()-time.Since(b.probe.began))
 	}
 	return 0
 }

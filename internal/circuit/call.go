@@ -34,7 +34,7 @@ func (c Call) End(took time.Duration, err error) {
 	defer b.release()
 	if most := b.patient(class, took); most > 0 && took > most && class != Failure {
 		class = Failure
-		err = slowError{took, b.cfg.SlowCall}
+		err = slowError{took, b.slowCall()}
 	}
 	if c.generation != b.generation {
 		return
@@ -67,7 +67,7 @@ const extra = 3
 // Redis that is far away, but answers within SlowCall, may take the extra round trips. The shortest duration grows by a
 // thousandth of the difference to each other one, so that it follows a Redis that moves away. The caller holds b.mu.
 func (b *Breaker) patient(class Class, took time.Duration) time.Duration {
-	most := b.cfg.SlowCall
+	most := b.slowCall()
 	if b.shortest > 0 && b.shortest <= most {
 		most += extra * b.shortest
 	}

@@ -49,13 +49,3 @@ func Violations(c breaker.Config, prefix string) adapter.Violations {
 	inRange("OpenFor", c.OpenFor)
 	return bad
 }
-
-// patience returns the time after which a probe without an End counts as lost and another may take its place:
-// max(OpenFor, 10·SlowCall). A failed probe is followed by another after OpenFor on average, so Redis gets no more
-// probes than from an open breaker. A probe that has taken ten times SlowCall can only fail.
-func patience(c breaker.Config) time.Duration {
-	if c.SlowCall < 0 {
-		return c.OpenFor
-	}
-	return max(c.OpenFor, 10*c.SlowCall)
-}

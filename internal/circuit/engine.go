@@ -73,9 +73,9 @@ func (b *Breaker) settle(cause error) {
 	}
 	change := breaker.Change{From: from, To: to, At: time.Now()}
 	if to == breaker.Open {
-		// Uniform in [⌊½·OpenFor⌋, ⌊½·OpenFor⌋ + OpenFor). change.At was read after gobreaker read its clock, so
+		// Uniform in [⌊½·openFor⌋, ⌊½·openFor⌋ + openFor). change.At was read after gobreaker read its clock, so
 		// gobreaker's open time ends before retryAt.
-		change.OpenFor = b.cfg.OpenFor/2 + time.Duration(b.random(int64(b.cfg.OpenFor)))
+		change.OpenFor = b.openFor()/2 + time.Duration(b.random(int64(b.openFor())))
 		change.Cause = cause
 		b.retryAt = change.At.Add(change.OpenFor)
 	}

@@ -117,22 +117,29 @@ func (pass) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 // process sends a command.
 type process func(context.Context, redis.Cmder) error
 
-// bounded returns c's Process with time-outs of at most timeout. strict also ends at the deadline of its context,
-// whether c's ContextTimeoutEnabled is on or off. It is nil if that is impossible.
+// sends is how a Runner sends commands: loose with time-outs of at most timeout. strict also ends at the deadline of its
+// context, whether the client's ContextTimeoutEnabled is on or off. It is nil if that is impossible.
+type sends struct {
+	timeout       time.Duration // 0: the client's own
+	loose, strict process
+}
+
+// bounded returns the sends of a client.
 //
 // WithTimeout alone loses c's hooks (go-redis 9.23), and with them its traces. A Conn inherits the hooks. The Conn here
 // passes each command to the copy with the time-out, so it never takes a connection itself.
-func bounded(c *redis.Client, timeout time.Duration) (loose, strict process) {
+func bounded(c *redis.Client, timeout time.Duration) *sends {
+	s := &sends{timeout: timeout}
 	if own := c.Options().ReadTimeout; own > 0 { // otherwise c waits for ever
 		timeout = min(timeout, own)
 	}
-	loose = hooked(c, c.WithTimeout(timeout))
+	s.loose = hooked(c, c.WithTimeout(timeout))
 	ends := c.WithTimeout(timeout)
 	ends.Options().ContextTimeoutEnabled = true // of this copy only
 	if ends.Options().ContextTimeoutEnabled {
-		strict = hooked(c, ends)
+		s.strict = hooked(c, ends)
 	}
-	return loose, strict
+	return s
 }
 
 // hooked returns the Process of to with the hooks of c.

@@ -35,7 +35,7 @@ func (r *Runner) eval(ctx context.Context, script lua.Script, keys []string, arg
 func (r *Runner) evalSource(ctx context.Context, load *load, script lua.Script, keys []string, argv []any) (any, error) {
 	cmd := newCommand(ctx, "eval", script.Source, keys, argv)
 	err := r.load(ctx, load, func() error {
-		_ = r.process(ctx, cmd) // the error is in cmd
+		_ = r.sends.Load().loose(ctx, cmd) // the error is in cmd
 		return cmd.Err()
 	})
 	if err != nil {
@@ -176,7 +176,7 @@ func (r *Runner) sendLibrary(ctx context.Context, owner string) error {
 	case *redis.Ring:
 		each = c.ForEachShard
 	default:
-		return loadLibrary(ctx, r.process)
+		return loadLibrary(ctx, r.sends.Load().loose)
 	}
 	if owner != "" {
 		c, err := r.owner(ctx, owner)

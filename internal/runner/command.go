@@ -50,14 +50,15 @@ func Here(ctx context.Context) context.Context { return context.WithValue(ctx, h
 // do runs a command. If ctx is a message, or one of Here, it runs on this goroutine. Otherwise do returns when ctx
 // ends, at the latest.
 func (r *Runner) do(ctx context.Context, cmd redis.Cmder) (err error) {
-	send := r.process
+	sends := r.sends.Load()
+	send := sends.loose
 	m, ok := ctx.(*message)
 	switch {
-	case ok && m.strict, !ok && r.strict != nil && ctx.Value(here{}) != nil:
-		send = r.strict
+	case ok && m.strict, !ok && sends.strict != nil && ctx.Value(here{}) != nil:
+		send = sends.strict
 	case !ok:
 		return r.within(ctx, func() error {
-			_ = r.process(ctx, cmd) // the error is in cmd
+			_ = send(ctx, cmd) // the error is in cmd
 			return cmd.Err()
 		})
 	}

@@ -67,7 +67,7 @@ func (g *Gather) ask(ctx context.Context, s *slot, op wire.Op) (wire.Answer, int
 		return wire.Answer{}, 0, err
 	}
 	m, caller, send := s.join(ctx, op)
-	if send && ctx.Done() == nil && g.runner.strict != nil {
+	if send && ctx.Done() == nil && g.runner.sends.Load().strict != nil {
 		g.carryHere(s, m)
 		g.send(s, s.landed(m))
 		return m.answer(caller)

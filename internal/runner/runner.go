@@ -22,9 +22,8 @@ import (
 // use.
 type Runner struct {
 	client    redis.UniversalClient
-	process   process // of the client
-	strict    process // of the client, ends at its context's deadline; nil: there is none
-	functions bool    // FCALL, not EVALSHA
+	sends     atomic.Pointer[sends]
+	functions bool // FCALL, not EVALSHA
 	panics    panics
 	*memory               // of the client
 	slots     atomic.Bool // see Apart
@@ -70,14 +69,23 @@ func New(rdb redis.UniversalClient, timeout time.Duration, opts ...Option) (*Run
 		return nil, err
 	}
 	guard(rdb)
-	r := &Runner{client: rdb, process: rdb.Process, memory: memoryOf(rdb), panics: panics{line: sometimes.Every(logEvery)}}
-	if c, ok := rdb.(*redis.Client); ok && timeout > 0 {
-		r.process, r.strict = bounded(c, timeout)
-	}
+	r := &Runner{client: rdb, memory: memoryOf(rdb), panics: panics{line: sometimes.Every(logEvery)}}
+	r.sends.Store(&sends{loose: rdb.Process})
+	r.SetTimeout(timeout)
 	for _, opt := range opts {
 		opt(r)
 	}
 	return r, nil
+}
+
+// SetTimeout changes the time-out of reads and writes of further calls. Zero: that of the client. It makes another copy
+// of the client if timeout is more than the last one, or less than half of it. So a time-out may be twice as long.
+func (r *Runner) SetTimeout(timeout time.Duration) {
+	c, ok := r.client.(*redis.Client)
+	if now := r.sends.Load().timeout; !ok || timeout <= 0 || now/2 <= timeout && timeout <= now {
+		return
+	}
+	r.sends.Store(bounded(c, timeout))
 }
 
 // Close makes further calls return ErrClosed. It waits until go-redis has returned from each call in progress. The

@@ -64,7 +64,7 @@ func (a *Asker) Patience() time.Duration {
 	if a.terms.MaxWait < 0 {
 		return a.terms.MaxWait
 	}
-	return max(a.terms.MaxWait, 4*a.env.Timeout)
+	return max(a.terms.MaxWait, 4*a.env.Timeout, a.env.Engine.Timeout())
 }
 
 // Within sends a message with one op, once and without an envelope, and waits for the answer. It returns the answer,
@@ -168,9 +168,14 @@ func Ended(ctx context.Context) error {
 }
 
 // Long reports whether a call that has waited so long without an answer is evidence against Redis. A MaxWait near the
-// round trip says nothing: it is short, or Redis is far, or this process gets no core.
+// round trip says nothing: it is short, or Redis is far, or this process gets no core. Nor does one below the time-out in
+// a crowd.
 func (e *Env) Long(wait time.Duration) bool {
-	return wait-e.Engine.Late() >= max(5*time.Millisecond, 4*e.Engine.RTT(), 4*time.Duration(e.Trip.Load()))
+	wait -= e.Engine.Late()
+	if e.Engine.Crowded() && wait < e.Engine.Timeout() {
+		return false
+	}
+	return wait >= max(5*time.Millisecond, 4*e.Engine.RTT(), 4*time.Duration(e.Trip.Load()))
 }
 
 // blame returns the error for the breaker. If the caller's ctx has ended, or the limiter is closed, a failure is no
@@ -320,7 +325,7 @@ func (a *Asker) HistoryPage(ctx context.Context, at keys.Place, after int64) (wi
 	if !ok {
 		return wire.Page{}, fmt.Errorf("hybrid: History: %w: the breaker is open", hybridlimit.ErrUnavailable)
 	}
-	bounded, cancel := context.WithTimeout(ctx, a.env.Timeout)
+	bounded, cancel := context.WithTimeout(ctx, a.env.Engine.Timeout())
 	defer cancel()
 	a.terms.Clock.Begin()
 	defer a.terms.Clock.End()

@@ -83,7 +83,7 @@ func (p *lane) send(h *Env) bool {
 	}
 	h.Clock.Begin()
 	defer h.Clock.End()
-	given := h.Timeout + h.Engine.Late()
+	given := h.Engine.Timeout() + h.Engine.Late()
 	ctx, cancel := context.WithTimeout(h.Context, given)
 	sent := time.Now()
 	answer, err := h.Runner.Permits(ctx, h.Names.Holdings(p.tag), names, m)

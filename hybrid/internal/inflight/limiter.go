@@ -188,9 +188,9 @@ func (l *Limiter) limitOf(key string) (most int64, own bool, err error) {
 }
 
 // await waits until the call is admitted or denied, or until it gives up. It stops to wait for a permit after MaxWait,
-// and for an answer of Redis after SyncTimeout.
+// and for an answer of Redis after the engine's Timeout.
 func (l *Limiter) await(ctx context.Context, e *entry, w *waitingCall) (hybridlimit.Permit, hybridlimit.Result, error) {
-	timeout := l.members.env.Timeout
+	timeout := l.members.env.Engine.Timeout()
 	timer := time.NewTimer(l.MaxWait)
 	defer timer.Stop()
 	patient, once := l.MaxWait, w.Once
@@ -289,7 +289,8 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	e.Reset()
 	e.turn(now)
 	defer e.forgo(done)
-	timer := time.NewTimer(env.Timeout)
+	timeout := env.Engine.Timeout()
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -299,7 +300,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	case <-env.Context.Done():
 		return hybridlimit.ErrClosed
 	case <-timer.C:
-		return fmt.Errorf("hybrid: reset of a key of limiter %q: %w: no answer within %v", l.Name, hybridlimit.ErrUnavailable, env.Timeout)
+		return fmt.Errorf("hybrid: reset of a key of limiter %q: %w: no answer within %v", l.Name, hybridlimit.ErrUnavailable, timeout)
 	}
 }
 

@@ -25,7 +25,6 @@ type Env struct {
 	Names    lua.Names
 	Runner   *runner.Runner
 	Engine   *ratesync.Engine
-	Timeout  time.Duration // HubConfig.SyncTimeout
 	Breaker  func(tag int) *circuit.Breaker
 	Broken   func(tag int) bool // Redis does not answer
 	Away     func() bool        // a part of Redis does not answer

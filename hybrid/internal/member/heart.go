@@ -81,6 +81,8 @@ type Env struct {
 	Limiters func() []*Party
 	// Beat is called once a second, whether a message is sent or not.
 	Beat func()
+	// Sized is called each second and after each count.
+	Sized func()
 	// Return makes the keys with these marks return units that this process does not use.
 	Return func(marks map[string]bool)
 	// Suspect is called when Redis has forgotten a heartbeat: it may have lost keys.
@@ -159,6 +161,7 @@ func (b *Heart) Run() {
 		b.env.Clock.Age()
 		b.env.Beat()
 		n := Size(b.env.Limiters())
+		b.env.Sized()
 		if b.env.Permits.Holds() {
 			n = 1 // a process that holds permits must be heard of each second
 		}
@@ -348,10 +351,14 @@ func (b *Heart) exchange(ctx context.Context, send func(context.Context) error) 
 	b.env.Clock.Begin()
 	defer b.env.Clock.End()
 	began := time.Now()
-	given := b.env.Timeout + b.env.Engine.Late()
-	if b.Trip.Load() == 0 { // the first one opens a connection, and Redis may be far
-		given += 3 * b.env.Timeout
+	timeout := b.env.Engine.Timeout()
+	if b.env.Permits.Holds() { // the next one must be answered before the membership ends
+		timeout = min(timeout, max(b.env.Timeout, PulseEvery))
 	}
+	if b.Trip.Load() == 0 { // the first one opens a connection, and Redis may be far
+		timeout = max(timeout, 4*b.env.Timeout)
+	}
+	given := timeout + b.env.Engine.Late()
 	bounded, cancel := context.WithTimeout(ctx, given)
 	err = send(bounded)
 	cancel()
@@ -373,7 +380,7 @@ var errOpen = errors.New("hybrid: the breaker is open")
 // loadScript sends an empty batch, so that Redis has the batch script before the first sync needs it. In a cluster each
 // other master gets it with the first sync that it receives, at the cost of one round trip.
 func (b *Heart) loadScript(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, b.env.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, b.env.Engine.Timeout())
 	defer cancel()
 	_, err := b.env.Runner.Batch(ctx, wire.Envelope{}, nil)
 	b.Messages.Add(1)

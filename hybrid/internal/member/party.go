@@ -59,6 +59,7 @@ func (b *Heart) counted(ls []*Party, count func(*Party) (processes, accounts int
 		changed = changed || l.Size() != before || l.Accounts() != all
 	}
 	b.watch(b.env.Limiters(), received)
+	b.env.Sized()
 	if changed {
 		b.env.Clock.Void() // C has changed
 	}

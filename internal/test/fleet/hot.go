@@ -32,7 +32,8 @@ type HotScenario struct {
 	Step      time.Duration     // until then, the load is 0.5
 	Zipf      float64           // the parts of the processes are 1/i^Zipf, in a random order; 0: even
 	Latency   time.Duration     // a round trip to Redis: half in each direction
-	RedisOp   time.Duration     // Redis takes it for each op, one after the other
+	RedisOp   time.Duration     // Redis takes it for each op, one after the other, and a seventh for a heartbeat
+	Sized     bool              // processes know N from the start, as with HubConfig.FleetSize
 	Span      time.Duration
 	Steady    time.Duration // the first part, which the steady figures leave out
 }
@@ -166,15 +167,22 @@ func (w *hotWorld) away() {
 	}
 }
 
-// exchange lets an op reach Redis, which runs it in its turn. answer runs when the answer is back.
+// exchange lets an op reach Redis. answer runs when the answer is back.
 func (w *hotWorld) exchange(run, answer func()) {
-	there := int64(w.s.Latency / 2)
-	w.After(there, func() {
+	w.After(int64(w.s.Latency/2), func() {
 		if w.steady() {
 			w.report.Ops++
 		}
 		w.seconds[min(w.Now/second, int64(len(w.seconds)-1))]++
-		w.free = max(w.free, w.Now) + int64(w.s.RedisOp)
+	})
+	w.message(w.s.RedisOp, run, answer)
+}
+
+// message lets a message reach Redis, which runs it in its turn and takes so long.
+func (w *hotWorld) message(cost time.Duration, run, answer func()) {
+	there := int64(w.s.Latency / 2)
+	w.After(there, func() {
+		w.free = max(w.free, w.Now) + int64(cost)
 		w.At(w.free, func() {
 			run()
 			w.After(int64(w.s.Latency)-there, answer)

@@ -6,6 +6,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
+	"github.com/hybridlimit/hybridlimit/internal/census"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
 )
 
@@ -14,11 +15,12 @@ const (
 	hotTick     = int64(5 * time.Millisecond)
 	hotWait     = int64(20 * time.Millisecond)  // Config.MaxWait
 	hotInterval = int64(50 * time.Millisecond)  // Config.SyncInterval
-	hotTimeout  = int64(250 * time.Millisecond) // HubConfig.SyncTimeout
+	hotTimeout  = int64(250 * time.Millisecond) // HubConfig.SyncTimeout; see census.Queueing
 	hotSlow     = int64(100 * time.Millisecond) // breaker.Config.SlowCall
 	hotOpenFor  = int64(500 * time.Millisecond) // breaker.Config.OpenFor
 	hotFailures = 3                             // breaker.Config.Failures
-	hotEvery    = 1000                          // Config.SyncEvery
+	hotBeat     = int64(census.Every)
+	hotEvery    = 1000 // Config.SyncEvery
 )
 
 // hotLeases is a fleet of accounts in ModeStrict, with the sync engine reduced to one key. An op without an answer is
@@ -44,7 +46,10 @@ type hotProcess struct {
 	flight  *hotFlight
 	share   fallback.OfKey
 
+	knows    bool  // N, from a heartbeat
 	failures int   // in a row
+	opened   bool  // the breaker has been open
+	rtt      int64 // ns, smoothed
 	open     bool  // the breaker is not closed
 	retryAt  int64 // ns; until then it permits no op
 }
@@ -57,6 +62,7 @@ type hotFlight struct {
 	redisNow int64
 	sent     int64
 	attempt  int
+	alone    bool // a call waits, and sends it itself if the fleet is small
 }
 
 func newHotLeases(w *hotWorld, maxLife int64) *hotLeases {
@@ -68,7 +74,14 @@ func newHotLeases(w *hotWorld, maxLife int64) *hotLeases {
 		Fallback: h.plan.Fallback(fallback.KindShare, 0, n),
 	}
 	for range w.s.Processes {
-		h.procs = append(h.procs, &hotProcess{due: never, share: fallback.OfKey{Of: fallback.New(1), Key: "k"}})
+		h.procs = append(h.procs, &hotProcess{due: never, knows: w.s.Sized, share: fallback.OfKey{Of: fallback.New(1), Key: "k"}})
+	}
+	for i := range h.procs {
+		first := int64(0) // a cold start: all processes start at once
+		if w.s.Step > 0 {
+			first = w.rnd.Int64N(hotBeat)
+		}
+		w.At(first, func() { h.beat(i) })
 	}
 	return h
 }
@@ -174,7 +187,7 @@ func (h *hotLeases) poke(i int) {
 		h.look(i)
 		return
 	}
-	p.flight = &hotFlight{op: op, sent: now}
+	p.flight = &hotFlight{op: op, sent: now, alone: p.waiters.Len() > 0 && p.failures == 0 && p.rtt > 0 && 4*p.rtt <= hotWait}
 	h.send(i)
 }
 
@@ -192,22 +205,72 @@ func (h *hotLeases) send(i int) {
 	p := h.procs[i]
 	f := p.flight
 	f.attempt++
-	attempt, at := f.attempt, h.w.Now
+	attempt, at, queueing := f.attempt, h.w.Now, h.queueing(p)
 	current := func() bool { return p.flight == f && f.attempt == attempt }
 	h.w.exchange(func() { h.apply(f) }, func() {
 		if current() {
-			h.heard(i, h.w.Now-at > hotSlow)
+			took := h.w.Now - at
+			if p.rtt == 0 {
+				p.rtt = took
+			}
+			p.rtt += (took - p.rtt) / 8
+			h.heard(i, took > max(hotSlow, queueing*3/4))
 			h.receive(i)
 		}
 	})
-	h.w.After(hotTimeout, func() {
+	timeout := max(hotTimeout, queueing)
+	caller := attempt == 1 && f.alone && queueing <= hotTimeout
+	if caller {
+		timeout = hotWait
+	}
+	h.w.After(timeout, func() {
 		if !current() {
 			return
 		}
 		f.attempt++ // an answer that comes late is not read
-		h.heard(i, true)
+		if !caller {
+			h.heard(i, true)
+		}
 		pause := (5 + h.w.rnd.Int64N(5)) * int64(time.Millisecond) << min(f.attempt/2, 5)
 		h.w.At(max(h.w.Now, p.retryAt)+pause, func() { h.send(i) })
+	})
+}
+
+// queueing is the time that a message of a process may wait in the queue of Redis.
+func (h *hotLeases) queueing(p *hotProcess) int64 {
+	switch {
+	case p.knows:
+		return int64(census.Queueing(int64(h.w.s.Processes)))
+	case p.opened:
+		return int64(census.MaxQueueing / 2)
+	}
+	return 0
+}
+
+// beat sends the heartbeats of a process. The first answer tells N.
+func (h *hotLeases) beat(i int) {
+	p, at, queueing, answered := h.procs[i], h.w.Now, h.queueing(h.procs[i]), false
+	timeout := max(hotTimeout, queueing)
+	if !p.knows {
+		timeout *= 4
+	}
+	if p.open && at < p.retryAt {
+		h.w.At(p.retryAt, func() { h.beat(i) })
+		return
+	}
+	gone := false
+	h.w.message(h.w.s.RedisOp/7, func() {}, func() {
+		if !gone {
+			answered, p.knows = true, true
+			h.heard(i, h.w.Now-at > max(hotSlow, queueing*3/4))
+			h.w.At(max(h.w.Now, at+hotBeat), func() { h.beat(i) })
+		}
+	})
+	h.w.After(timeout, func() {
+		if gone = !answered; gone {
+			h.heard(i, true)
+			h.w.At(max(h.w.Now, at+hotBeat), func() { h.beat(i) })
+		}
 	})
 }
 
@@ -222,7 +285,8 @@ func (h *hotLeases) heard(i int, failed bool) {
 		return
 	}
 	was := p.open
-	p.open, p.retryAt = true, h.w.Now+hotOpenFor/2+h.w.rnd.Int64N(hotOpenFor)
+	openFor := max(hotOpenFor, h.queueing(p))
+	p.open, p.opened, p.retryAt = true, true, h.w.Now+openFor/2+h.w.rnd.Int64N(openFor)
 	if was {
 		return
 	}
