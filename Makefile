@@ -33,11 +33,15 @@ fuzz: ## every fuzz target for a minute (FUZZTIME=5m make fuzz: for five)
 
 .PHONY: lab
 lab: ## whole fleets in virtual time, into docs/lab; fails if a bound of a scenario does not hold
-	@cd bench/accuracy && go test -run '^TestLab(Calls|Regions)?$$' -count=1 -timeout 2h -lab -revision "$$(git describe --always --dirty --exclude '*')"
+	@cd bench/accuracy && go test -run '^TestLab(Calls|Regions|Hot)?$$' -count=1 -timeout 2h -lab -revision "$$(git describe --always --dirty --exclude '*')"
 
 .PHONY: lab-regions
 lab-regions: ## the part of lab about regions, about two minutes, into docs/lab; fails if a bound of a scenario does not hold
 	@cd bench/accuracy && go test -run '^TestLabRegions$$' -count=1 -timeout 1h -lab -revision "$$(git describe --always --dirty --exclude '*')"
+
+.PHONY: lab-hot
+lab-hot: ## the part of lab about hot keys in up to ten thousand processes, about fifteen minutes, into docs/lab; fails if a bound of a scenario does not hold
+	@cd bench/accuracy && go test -run '^TestLabHot$$' -count=1 -timeout 1h -lab -revision "$$(git describe --always --dirty --exclude '*')"
 
 .PHONY: lab-calls
 lab-calls: ## the part of lab about calls in flight, about three minutes, into docs/lab; fails if a bound of a scenario does not hold

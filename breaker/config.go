@@ -23,13 +23,15 @@ type Config struct {
 	// SlowCall is the longest duration of a call that does not count as failed. A longer call counts as failed with any
 	// result. A call may take three of the shortest round trips more, for a new connection or script. Zero: 100 ms; at
 	// most 24 h. Negative: slow calls are not counted. Set it below the time-out of the calls, or it has no effect, and
-	// above the slowest answer of a healthy Redis. In a hub of N processes, it is at least N · 150 µs, at most 3 s.
+	// above the slowest answer of a healthy Redis. It is longer in a large fleet: see
+	// hybrid.HubConfig.SyncTimeout.
 	SlowCall time.Duration
 
 	// OpenFor is the mean time for which an open breaker permits no call. Each opening draws its own time, uniformly
 	// from [0.5, 1.5)·OpenFor, so that the processes of a fleet do not probe at the same moment. Zero: 500 ms; else 1
 	// ms to 24 h. A longer time keeps the fallback longer after Redis is back. A shorter time costs Redis more probes:
-	// one per process and OpenFor. In a hub of N processes, it is at least N · 200 µs, at most 4 s.
+	// one per process and OpenFor. It is longer in a large fleet: see
+	// hybrid.HubConfig.SyncTimeout.
 	OpenFor time.Duration
 
 	// OnChange is called after every change of state. Nil: it is not called.

@@ -143,8 +143,12 @@ type HubConfig struct {
 	// measurement, and thousands of processes that start at once are patient (see SyncTimeout). Zero: 1, with a warning
 	// when it matters.
 	FleetSize int
-	// SyncTimeout bounds one attempt to reach Redis in the background. Zero: 250 ms. A process of a large fleet takes
-	// more time: N · 200 µs, at most 4 s. After a cold start, Redis is busy so long with one message of each.
+	// SyncTimeout bounds one attempt to reach Redis in the background. Zero: 250 ms.
+	//
+	// A process of a large fleet waits longer, since Redis may be busy with a message of each process: N · 200 µs for
+	// messages of one op, N · 2 ms for those of 64 ops, at most 4 s. Breaker.OpenFor is at least as long, and
+	// Breaker.SlowCall ¾ of it. So a fleet of 10 000 notices after 6 s that Redis hangs, not after 1 s. Calls wait for
+	// MaxWait, as always.
 	SyncTimeout time.Duration
 	// HashKeys is a secret. With it, Redis sees a hash of each caller's key instead of the key. Set it if keys are
 	// personal data (an address, an e-mail): then the key cannot be read in Redis or in its backups. In memory the key

@@ -130,7 +130,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	}
 	h.engine = ratesync.New(ratesync.Config{
 		Caller: h.caller, Names: h.names, Lanes: len(h.breakers), Process: h.process,
-		Timeout: cfg.SyncTimeout, Queueing: h.queueing.Now, Breaker: h.breaker, Late: h.clock.Late, Begin: h.clock.Begin, End: h.clock.End,
+		Timeout: cfg.SyncTimeout, Queueing: h.queueing.Of, Breaker: h.breaker, Late: h.clock.Late, Begin: h.clock.Begin, End: h.clock.End,
 		OnRefused: func(tag, ops int, err error) {
 			h.log.Event("hybridlimit: Redis refused a batch of syncs and will never apply it; the units in it are lost and counted as dropped",
 				slog.Int("tag", tag), slog.Int("ops", ops), slog.Any("error", err))
@@ -182,7 +182,7 @@ func (h *Hub) makeBreakers() error {
 		if err != nil {
 			return err
 		}
-		b.Queueing(h.queueing.Now)
+		b.Queueing(func() time.Duration { return h.engine.Queueing() })
 		h.breakers = append(h.breakers, b)
 	}
 	h.clocks.Begin(len(h.breakers))

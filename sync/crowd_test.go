@@ -16,7 +16,9 @@ import (
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := 2 * time.Second
-		w := newWorld(t, breaker.Config{SlowCall: -1}, func(c *ratesync.Config) { c.Queueing = func() time.Duration { return queue } })
+		w := newWorld(t, breaker.Config{SlowCall: -1}, func(c *ratesync.Config) {
+			c.Queueing = func(ops int64) time.Duration { return queue * time.Duration(max(ops, 1)) }
+		})
 		w.redis.script = func(ctx context.Context, a attempt) (wire.Reply, error) {
 			if err := wait(ctx, 1900*time.Millisecond); err != nil {
 				return wire.Reply{}, err

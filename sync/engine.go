@@ -30,9 +30,9 @@ type Config struct {
 	Lanes   int           // number of lanes; 0: one for each tag; 1: all tags lie on one server, and share its batches
 	Process string        // unique among all processes of all times; a lane appends a suffix when it renames itself (OnRenamed)
 	Timeout time.Duration // of one attempt, at least
-	// Queueing returns the time that a message may wait in the queue of a healthy Redis. An attempt gets at least that
-	// much time. Nil: 0.
-	Queueing func() time.Duration
+	// Queueing returns the time that a message of so many ops may wait in the queue of a healthy Redis, if all processes
+	// send such messages. An attempt gets at least that much time. Nil: 0.
+	Queueing func(ops int64) time.Duration
 	// Breaker returns the breaker of a tag. It is asked before each attempt and told the outcome.
 	Breaker func(tag int) *circuit.Breaker
 	// Late returns the delay with which this process runs due work, because it waits for a core. At most Timeout
@@ -88,6 +88,7 @@ type Engine struct {
 	messages, ops, failures, seen, gaps, refused, renamed atomic.Uint64
 	rtt                                                   atomic.Int64 // ns, smoothed
 	behind                                                atomic.Int64 // number of lanes that hold syncs back
+	largest                                               atomic.Int64 // see Queueing
 }
 
 // New returns an engine. It starts no goroutine: a lane runs while it has something to send.
@@ -185,20 +186,26 @@ func (e *Engine) Outcome(given, took time.Duration, err error) (time.Duration, e
 	return e.Without(took), err
 }
 
-// Timeout returns the time-out of an attempt: the larger one of Config.Timeout and Config.Queueing.
-func (e *Engine) Timeout() time.Duration {
-	return max(e.cfg.Timeout, e.queueing())
-}
+// Timeout returns the time-out of an attempt: the larger one of Config.Timeout and Queueing.
+func (e *Engine) Timeout() time.Duration { return max(e.cfg.Timeout, e.Queueing()) }
 
 // Crowded reports whether a message may wait in the queue of a healthy Redis for longer than Config.Timeout. A shorter
 // time without an answer is then no evidence against Redis.
-func (e *Engine) Crowded() bool { return e.queueing() > e.cfg.Timeout }
+func (e *Engine) Crowded() bool { return e.Queueing() > e.cfg.Timeout }
 
-func (e *Engine) queueing() time.Duration {
+// Queueing returns Config.Queueing of the largest recent batch: other processes have such batches too.
+func (e *Engine) Queueing() time.Duration {
 	if e.cfg.Queueing == nil {
 		return 0
 	}
-	return e.cfg.Queueing()
+	return e.cfg.Queueing(e.largest.Load())
+}
+
+// sends notes the size of a batch. A smaller one than the largest takes an eighth from it, so that it counts for about
+// a dozen batches.
+func (e *Engine) sends(ops int) {
+	was := e.largest.Load()
+	e.largest.Store(max(int64(ops), was-(was+7)/8))
 }
 
 // Without returns the duration of a call less Late: the best estimate of the time that Redis took.

@@ -252,6 +252,7 @@ func (l *lane) attempt(ctx context.Context) time.Duration {
 func (e *Engine) exchange(ctx context.Context, b *batch, call circuit.Call) (reply wire.Reply, took time.Duration, err error) {
 	e.messages.Add(1)
 	e.ops.Add(uint64(len(b.ops)))
+	e.sends(len(b.ops))
 	if e.cfg.Begin != nil {
 		e.cfg.Begin()
 		defer e.cfg.End()

@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
-// Lab is a sort of scenario: Rates, Calls or Regions.
+// Lab is a sort of scenario: Rates, Calls, Regions or Hot.
 type Lab struct {
 	kinds    []string // the words for the limiters
 	central  string   // the kind that others are divided by
@@ -41,6 +41,7 @@ type Family struct {
 	Rate       fleet.Scenario       // of Rates: the other settings, but not those that vary
 	Call       fleet.CallScenario   // of Calls: the same
 	Region     fleet.RegionScenario // of Regions: the same
+	Hot        fleet.HotScenario    // of Hot: the same
 	Factors    []float64            // load factors, one scenario each
 	Overshoots []float64            // one row each for auto; other kinds have no overshoot
 	Kinds      []string             // one row each
@@ -57,6 +58,7 @@ type Case struct {
 	Rate     fleet.Scenario       // of Rates
 	Call     fleet.CallScenario   // of Calls
 	Region   fleet.RegionScenario // of Regions
+	Hot      fleet.HotScenario    // of Hot
 }
 
 // exact is the kind that the utilisation of a whole run is relative to.
@@ -108,6 +110,20 @@ var Regions = &Lab{
 	},
 }
 
+// Hot has the scenarios of one key in a large fleet.
+var Hot = &Lab{
+	kinds: []string{
+		string(fleet.CentralExact), string(fleet.Leases), string(fleet.ShortLeases), string(fleet.DropRatio),
+		string(fleet.DropRatioCapped), string(fleet.RateLeases),
+	},
+	central: string(fleet.CentralExact), quotient: "share",
+	words: hotWords, required: []string{"processes", "limit", "load", "span", "kinds"},
+	agree: (*Family).agreeHot, figures: hotFigures(Case{}, fleet.HotReport{}),
+	scales: map[string]func(Case) float64{
+		"burst": func(c Case) float64 { return float64(c.Hot.Limit.BurstSize()) },
+	},
+}
+
 // Read parses every scenario file (*.txt) of a directory.
 func (l *Lab) Read(dir fs.FS) (all []*Family, err error) {
 	names, err := fs.Glob(dir, "*.txt")
@@ -139,7 +155,7 @@ func (f *Family) Cases() (all []Case) {
 }
 
 func (f *Family) at(factor float64, kind string, overshoot float64) Case {
-	c := Case{Family: f, Scenario: f.Name + " ×" + number(factor), Kind: kind, Factor: factor, Rate: f.Rate, Call: f.Call, Region: f.Region}
+	c := Case{Family: f, Scenario: f.Name + " ×" + number(factor), Kind: kind, Factor: factor, Rate: f.Rate, Call: f.Call, Region: f.Region, Hot: f.Hot}
 	if kind == "auto" {
 		c.Rate.Overshoot = overshoot
 		if overshoot == 0 {
@@ -158,6 +174,9 @@ func (f *Family) at(factor float64, kind string, overshoot float64) Case {
 	c.Region.Kind, c.Region.Load = fleet.Kind(kind), factor
 	c.Region.Processes, c.Region.Seed, c.Region.Latency = f.Processes, f.Seed, f.Latency
 	c.Region.Span, c.Region.Steady = f.Span, f.Steady
+	c.Hot.Kind, c.Hot.Load = fleet.Kind(kind), factor
+	c.Hot.Processes, c.Hot.Seed, c.Hot.Latency = f.Processes, f.Seed, f.Latency
+	c.Hot.Span, c.Hot.Steady = f.Span, f.Steady
 	return c
 }
 

@@ -35,6 +35,9 @@ func TestLabCalls(t *testing.T) { runLab(t, Calls, "calls", CallsFile, "make lab
 // TestLabRegions runs every scenario file of regions, and writes the results.
 func TestLabRegions(t *testing.T) { runLab(t, Regions, "regions", RegionsFile, "make lab-regions") }
 
+// TestLabHot runs every scenario file of a hot key, and writes the results.
+func TestLabHot(t *testing.T) { runLab(t, Hot, "hot", HotFile, "make lab-hot") }
+
 // root is the root of the repository.
 const root = "../.."
 
@@ -98,7 +101,11 @@ func TestPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range families {
+	hot, err := Hot.Read(os.DirFS("hot"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range append(families, hot...) {
 		if drawn := slices.Contains(pictures, filepath.Join(root, "docs/lab", f.Name+".svg")); drawn != (f.Plot > 0) {
 			t.Errorf("%s has a picture: %t", f.Name, drawn)
 		}
@@ -256,6 +263,8 @@ func runAll(t *testing.T, families []*Family, command string, then func(r *Resul
 			picked[i] = true
 			start := time.Now()
 			switch c.Family.Lab {
+			case Hot:
+				runs[i] = HotRun(c, fleet.RunHot(t, c.Hot))
 			case Calls:
 				runs[i] = CallRun(c, fleet.RunCalls(t, c.Call))
 			case Regions:

@@ -20,33 +20,34 @@ const (
 	CallsFile = "docs/lab/calls.json"
 	// RegionsFile has the results of regions.
 	RegionsFile = "docs/lab/regions.json"
+	HotFile     = "docs/lab/hot.json"
 )
 
 // quotes are the parts of pages that have figures of the results, by file. Each stands between two
 // lines with the command.
 var quotes = []struct {
 	file, command string
-	text          func(rates, calls, regions *Result) string
+	text          func(results) string
 }{
 	{"docs/lab/README.md", "make lab", overview},
 	{"docs/protocol.md", "make lab", fleets},
 	{"docs/lab/README.md", "make lab-regions", apart},
+	{"docs/lab/README.md", "make lab-hot", hot},
 }
+
+// results has the result of each lab.
+type results struct{ rates, calls, regions, hot *Result }
 
 // Quote writes the results into the pages under the root of the repository. It returns the pages that
 // had other figures. If write is false, it only compares.
 func Quote(root string, write bool) (stale []string, err error) {
-	rates, err := ReadResult(filepath.Join(root, RatesFile))
-	if err != nil {
-		return nil, err
-	}
-	calls, err := ReadResult(filepath.Join(root, CallsFile))
-	if err != nil {
-		return nil, err
-	}
-	regions, err := ReadResult(filepath.Join(root, RegionsFile))
-	if err != nil {
-		return nil, err
+	var all results
+	for file, to := range map[string]**Result{
+		RatesFile: &all.rates, CallsFile: &all.calls, RegionsFile: &all.regions, HotFile: &all.hot,
+	} {
+		if *to, err = ReadResult(filepath.Join(root, file)); err != nil {
+			return nil, err
+		}
 	}
 	for _, q := range quotes {
 		file := filepath.Join(root, q.file)
@@ -55,7 +56,7 @@ func Quote(root string, write bool) (stale []string, err error) {
 			return stale, err
 		}
 		from, to := fmt.Sprintf("<!-- %s: from here -->\n", q.command), fmt.Sprintf("<!-- %s: to here -->\n", q.command)
-		now, err := benchkit.Between(string(page), from, to, q.text(rates, calls, regions))
+		now, err := benchkit.Between(string(page), from, to, q.text(all))
 		if err != nil {
 			return stale, fmt.Errorf("%s: %w", q.file, err)
 		}
@@ -91,9 +92,9 @@ func table(heads string, rows [][]string) string {
 }
 
 // fleets has the fleets of ModeAuto at one and a half times the limit.
-func fleets(r, _, _ *Result) string {
+func fleets(all results) string {
 	var rows [][]string
-	for _, row := range r.Rows {
+	for _, row := range all.rates.Rows {
 		name, load, _ := strings.Cut(row.Scenario, " ")
 		if strings.HasPrefix(name, "fleet") && load == "×1.5" && row.is("auto") {
 			rows = append(rows, []string{
@@ -184,7 +185,8 @@ var flown = []string{
 }
 
 // overview has the tables of docs/lab/README.md.
-func overview(rates, calls, _ *Result) string {
+func overview(all results) string {
+	rates, calls := all.rates, all.calls
 	var promised, beside, flying [][]string
 	for _, p := range promises {
 		var worst Row
@@ -236,8 +238,9 @@ func overview(rates, calls, _ *Result) string {
 }
 
 // apart has the regions beside one Redis for all and static shares.
-func apart(_, _, r *Result) string {
+func apart(all results) string {
 	var rows [][]string
+	r := all.regions
 	for _, row := range r.Rows {
 		if row.Kind != string(fleet.Regions) {
 			continue
@@ -250,6 +253,32 @@ func apart(_, _, r *Result) string {
 	}
 	return r.head() + "\n\n" + table("scenario:|share: regions|static shares|one Redis|above the limit, of burst: regions|"+
 		"messages a second between two regions: regions|one Redis|waits: regions|one Redis", rows)
+}
+
+// hot has the kinds of a hot key side by side.
+func hot(all results) string {
+	var rows [][]string
+	r := all.hot
+	for _, row := range r.Rows {
+		if row.Kind != string(fleet.Leases) {
+			continue
+		}
+		of := func(kind fleet.Kind, figure string) Figure { return r.row(row.Scenario, string(kind)).of(figure) }
+		line := []string{row.Scenario}
+		for _, kind := range []fleet.Kind{fleet.Leases, fleet.ShortLeases, fleet.DropRatio, fleet.RateLeases} {
+			line = append(line, significant(of(kind, "ops/process/s")))
+		}
+		for _, kind := range []fleet.Kind{fleet.Leases, fleet.DropRatio, fleet.DropRatioCapped, fleet.RateLeases} {
+			line = append(line, percent(of(kind, "exceedance/burst")))
+		}
+		for _, kind := range []fleet.Kind{fleet.Leases, fleet.DropRatio, fleet.RateLeases} {
+			line = append(line, fixed(of(kind, "share"), 2))
+		}
+		rows = append(rows, append(line, fixed(row.of("low"), 2)+" to "+fixed(row.of("high"), 2), percent(row.of("without"))))
+	}
+	return r.head() + "\n\n" + table("scenario:|ops a process and second: leases|short leases|drop ratio|rate leases|"+
+		"above the limit, of burst: leases|drop ratio|capped|rate leases|share: leases|drop ratio|rate leases|"+
+		"seconds of leases, of the rate|leases without Redis", rows)
 }
 
 // head tells the origin of the results, and whether the musts hold.

@@ -114,6 +114,22 @@ func (f *Family) agreeCalls(r *reader) {
 	}
 }
 
+func (f *Family) agreeHot(r *reader) {
+	f.agreeCalls(r)
+	for _, c := range []struct {
+		wrong        bool
+		word, reason string
+	}{
+		{f.Hot.Limit.Algorithm != hybridlimit.AlgTokenBucket, "limit", "the limit of a hot key is a token bucket"},
+		{f.Plot != 0 && !slices.Contains(f.Factors, f.Plot), "plot", "the load has no factor " + number(f.Plot)},
+		{f.Hot.Step > f.Steady, "step", "the figures are of the time after the step"},
+	} {
+		if c.wrong {
+			r.complain(r.said[c.word], "%s: %s", c.word, c.reason)
+		}
+	}
+}
+
 func (f *Family) agreeRate(r *reader) {
 	load, algorithm := f.Rate.Load, f.Rate.Limit.Algorithm
 	bucket := algorithm == hybridlimit.AlgTokenBucket || algorithm == hybridlimit.AlgLeakyBucket
@@ -200,6 +216,17 @@ var regionWords = map[string]word{
 	"hot":     func(f *Family, a *args) (err error) { f.Region.Hot, err = a.number(); return },
 	"stay":    func(f *Family, a *args) (err error) { f.Region.Stay, err = a.duration(); return },
 	"away":    func(f *Family, a *args) (err error) { f.Region.Away, err = a.duration(); return },
+}
+
+// hotWords has the other words of files of hot keys.
+var hotWords = map[string]word{
+	"limit": func(f *Family, a *args) (err error) { f.Hot.Limit, err = a.limit(false); return },
+	"load":  func(f *Family, a *args) (err error) { f.Factors, err = a.factors(); return },
+	"step":  func(f *Family, a *args) (err error) { f.Hot.Step, err = a.duration(); return },
+	"skew":  func(f *Family, a *args) (err error) { f.Hot.Zipf, err = a.number(); return },
+	"redis": func(f *Family, a *args) (err error) { f.Hot.RedisOp, err = a.duration(); return },
+	"sized": func(f *Family, _ *args) error { f.Hot.Sized = true; return nil },
+	"plot":  func(f *Family, a *args) (err error) { f.Plot, err = a.number(); return },
 }
 
 // readClasses reads "floor 0.2 critical 0.06": the floor of the calls that are not critical, and the

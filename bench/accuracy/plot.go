@@ -1,6 +1,7 @@
 package accuracy
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
@@ -34,14 +35,16 @@ func (r *Result) Plots() (all []Plot) {
 // rate. The lower panel shows the level of one bucket that leaks at the rate and takes all admitted units. A level
 // above the burst is beyond the limit.
 func (p Plot) SVG() []byte {
-	s := p.runs[0].Case.Rate
-	rate := float64(s.Limit.Rate) / s.Limit.Period.Seconds()
-	burst := p.runs[0].Case.burst()
+	limit, span := p.runs[0].Case.Rate.Limit, p.runs[0].Case.Rate.Span
+	if p.runs[0].Case.Family.Lab == Hot {
+		limit = p.runs[0].Case.Hot.Limit
+	}
+	rate, burst := float64(limit.Rate)/limit.Period.Seconds(), float64(limit.BurstSize())
 
-	above := panel{title: "admitted, units a second (mean of 0.3 s)", limit: rate, cut: 2.5 * rate, span: s.Span}
-	below := panel{title: "level of one bucket that takes all admitted units", limit: burst, cut: 3 * burst, span: s.Span}
+	above := panel{title: "admitted, units a second (mean of 0.3 s)", limit: rate, cut: 2.5 * rate, span: span}
+	below := panel{title: "level of one bucket that takes all admitted units", limit: burst, cut: 3 * burst, span: span}
 	for _, run := range p.runs {
-		style := styles[run.Case.Rate.Kind]
+		style := styles[cmp.Or(run.Case.Rate.Kind, fleet.Kind(run.Case.Kind))]
 		above.lines = append(above.lines, line{run.Case.Kind, style, speed(run.timeline)})
 		below.lines = append(below.lines, line{run.Case.Kind, style, level(run.timeline, rate)})
 	}
@@ -91,4 +94,10 @@ var styles = map[fleet.Kind]benchkit.Stroke{
 	fleet.CountAndPush: {Colour: "#c2489b"},
 	fleet.RedisExact:   {Colour: "#a08428", Dash: "2 3"},
 	fleet.CentralExact: {Colour: "#8b8f96", Dash: "5 3"},
+
+	fleet.Leases:          {Colour: "#2f81f7"},
+	fleet.ShortLeases:     {Colour: "#2da160"},
+	fleet.DropRatio:       {Colour: "#c2489b"},
+	fleet.DropRatioCapped: {Colour: "#d9722e"},
+	fleet.RateLeases:      {Colour: "#a08428", Dash: "2 3"},
 }

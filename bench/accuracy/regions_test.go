@@ -104,7 +104,7 @@ func TestBadRegionsAreSeen(t *testing.T) {
 		}
 	}
 	const row = "| made ×1.5 | 75 % | 50 % | 112.5 % | 0 % | 10.5 | 0 | 1 % | 0 % |\n"
-	if page := apart(nil, nil, r); !strings.HasSuffix(page, row) {
+	if page := apart(results{regions: r}); !strings.HasSuffix(page, row) {
 		t.Errorf("%s does not end with %s", page, row)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
@@ -23,7 +24,7 @@ type Figures map[string]Figure
 // decimals has the decimals of figures in the files. Counts are whole, and other figures have six significant digits.
 // Two runs may differ in the order of simultaneous events, so further digits have no meaning.
 var decimals = map[string]int{
-	"utilisation": 4, "utilisation-whole": 4, "exceedance": 2, "exceedance/burst": 4, "critical": 4, "waits": 4, "jain": 4,
+	"utilisation": 4, "utilisation-whole": 4, "exceedance": 2, "exceedance/burst": 4, "critical": 4, "waits": 4, "jain": 4, "low": 3, "high": 3, "without": 4,
 	"spread": 3, "spread-processes": 3, "false-denials": 4, "share": 6, "at-once": 3, "denied": 4,
 }
 
@@ -151,6 +152,33 @@ func regionFigures(c Case, r fleet.RegionReport) Figures {
 		"slowest-ms":       Figure(r.Slowest.Seconds() * 1e3),
 		"denied":           per(r.Calls-r.Admitted, r.Calls),
 		"fallback":         Figure(r.Fallback),
+	}
+}
+
+// HotRun returns the run of a case of Hot.
+func HotRun(c Case, r fleet.HotReport) Run {
+	run := Run{Case: c, Figures: hotFigures(c, r), units: r.Admitted}
+	for i, n := range r.Tenths[:min(len(r.Tenths), int(c.Hot.Span/fleet.SampleEvery))] {
+		run.timeline = append(run.timeline, fleet.Sample{At: time.Duration(i) * fleet.SampleEvery, Admitted: n})
+	}
+	return run
+}
+
+func hotFigures(c Case, r fleet.HotReport) Figures {
+	return Figures{
+		"calls":            Figure(r.Calls),
+		"admitted":         Figure(r.Admitted),
+		"share":            Figure(math.NaN()), // see Add
+		"exceedance":       Figure(r.Excess),
+		"exceedance/burst": per(r.Excess, float64(c.Hot.Limit.BurstSize())),
+		"ops":              Figure(r.Ops),
+		"ops/process/s":    per(r.Ops, float64(r.Processes)*r.Seconds),
+		"peak":             Figure(r.Peak),
+		"low":              Figure(r.Low),
+		"high":             Figure(r.High),
+		"jain":             Figure(r.Jain),
+		"spread":           Figure(r.Spread),
+		"without":          per(r.Away, r.AwayOf),
 	}
 }
 

@@ -244,12 +244,12 @@ func TestNumbersOnAxes(t *testing.T) {
 }
 
 func TestFleets(t *testing.T) {
-	page := fleets(&Result{Rows: []Row{
+	page := fleets(results{rates: &Result{Rows: []Row{
 		{Scenario: "fleet9 ×1.5", Kind: "auto 0.05", Figures: Figures{"utilisation": 0.5}},
 		{Scenario: "fleet9 ×1.5", Kind: "strict"},
 		{Scenario: "fleet9 ×2", Kind: "auto"},
 		{Scenario: "ramp ×1.5", Kind: "auto"},
-	}}, nil, nil)
+	}}})
 	const want = "|---|--:|--:|--:|--:|\n| fleet9 | 0.5 | – | – | – |\n"
 	if !strings.HasSuffix(page, want) {
 		t.Errorf("%q does not end with %q", page, want)
@@ -266,7 +266,7 @@ func TestQuote(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, file := range []string{RatesFile, CallsFile, RegionsFile} {
+	for _, file := range []string{RatesFile, CallsFile, RegionsFile, HotFile} {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			t.Fatal(err)

@@ -2,16 +2,19 @@ package census
 
 import "time"
 
+// Twice the time that a Redis core needs for a message of ops: so much for the message, and so much for each op.
 const (
-	// perProcess is twice the time that a Redis core needs for a message with one op.
-	perProcess = 200 * time.Microsecond
-	// MaxQueueing is that of the 20 000 processes that a Redis core carries on one key.
-	MaxQueueing = 20_000 * perProcess
+	perMessage = 170 * time.Microsecond
+	perOp      = 30 * time.Microsecond
 )
 
+// MaxQueueing is that of the 20 000 processes that a Redis core carries on one key.
+const MaxQueueing = 20_000 * (perMessage + perOp)
+
 // Queueing returns the time that a message may wait in the queue of a healthy Redis of a fleet of n processes: each of
-// them has a message there, after a cold start or a sudden load. A process that waits less sends its message again, so
-// that the queue never ends.
-func Queueing(n int64) time.Duration {
-	return perProcess * time.Duration(min(max(n, 0), int64(MaxQueueing/perProcess)))
+// them has a message of so many ops there, after a cold start or a sudden load. A process that waits less sends its
+// message again, so that the queue never ends.
+func Queueing(n, ops int64) time.Duration {
+	each := perMessage + perOp*time.Duration(max(ops, 1))
+	return each * time.Duration(min(max(n, 0), int64(MaxQueueing/each)))
 }

@@ -8,15 +8,18 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/census"
 )
 
-// Queueing is the time that a message of this process may wait in the queue of a healthy Redis. It depends on the size
-// of the fleet. The zero Queueing is that of a process that has not heard of Redis.
+// Queueing has the size of the fleet on which the time depends that a message of this process may wait in the queue of a
+// healthy Redis. The zero Queueing is that of a process that has not heard of Redis.
 type Queueing struct {
-	now   atomic.Int64 // ns
-	sized atomic.Bool  // the size of the fleet is known
+	n     atomic.Int64
+	sized atomic.Bool // n was counted or told
 }
 
-// Now returns the time; 0 before the size of the fleet is known.
-func (q *Queueing) Now() time.Duration { return time.Duration(q.now.Load()) }
+// guess is the size of a fleet that is not known, and may keep Redis busy with its start.
+const guess = 10_000
+
+// Of returns the time for messages of so many ops; 0 before the size of the fleet is known.
+func (q *Queueing) Of(ops int64) time.Duration { return census.Queueing(q.n.Load(), ops) }
 
 // Sized notes the size of the fleet, if it was counted or told.
 func (q *Queueing) Sized(all []*Party) {
@@ -24,13 +27,13 @@ func (q *Queueing) Sized(all []*Party) {
 		return
 	}
 	q.sized.Store(true)
-	q.now.Store(int64(census.Queueing(Size(all))))
+	q.n.Store(Size(all))
 }
 
 // Opened notes that a breaker has opened. If the size of the fleet is not known, it may be a large one, which keeps a
 // healthy Redis busy with its start.
 func (q *Queueing) Opened() {
 	if !q.sized.Load() {
-		q.now.CompareAndSwap(0, int64(census.MaxQueueing/2))
+		q.n.CompareAndSwap(0, guess)
 	}
 }

@@ -13,7 +13,7 @@ func TestQueueing(t *testing.T) {
 	var q member.Queueing
 	want := func(d time.Duration) {
 		t.Helper()
-		if got := q.Now(); got != d {
+		if got := q.Of(1); got != d {
 			t.Errorf("%v, want %v", got, d)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // Their hubs have a breaker and time-outs. The others are rivals of the literature: see hotratio.go and hotrates.go.
 const (
 	Leases          Kind = "leases"
-	ShortLeases     Kind = "leases of a second" // with a MaxLease of a second
+	ShortLeases     Kind = "short-leases" // with a MaxLease of a second
 	DropRatio       Kind = "drop-ratio"
 	DropRatioCapped Kind = "drop-ratio-capped"
 	RateLeases      Kind = "rate-leases"
@@ -32,7 +32,8 @@ type HotScenario struct {
 	Step      time.Duration     // until then, the load is 0.5
 	Zipf      float64           // the parts of the processes are 1/i^Zipf, in a random order; 0: even
 	Latency   time.Duration     // a round trip to Redis: half in each direction
-	RedisOp   time.Duration     // Redis takes it for each op, one after the other, and a seventh for a heartbeat
+	RedisOp   time.Duration     // Redis takes it for each message, one after the other
+	Batch     int               // number of ops in a message, with those of other keys; 0: 1
 	Sized     bool              // processes know N from the start, as with HubConfig.FleetSize
 	Span      time.Duration
 	Steady    time.Duration // the first part, which the steady figures leave out

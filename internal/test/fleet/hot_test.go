@@ -75,6 +75,25 @@ func TestHotRedisIsBusy(t *testing.T) {
 	}
 }
 
+// TestBusyRedis is a fleet whose messages have 64 ops, which take Redis a millisecond, so one of each process takes it a
+// second. It starts at once, at ten times the rate. A process that knows the size of its messages is patient. One that
+// counts on a fifth of the time sends again and opens its breaker, and the fleet does not come back.
+func TestBusyRedis(t *testing.T) {
+	for _, tc := range []struct {
+		batch       int
+		least, most float64 // calls without Redis, from five seconds on
+	}{{64, 0, 0.05}, {1, 0.5, 1}} {
+		s := hotFleet(Leases, 1000, 10, 10)
+		s.RedisOp, s.Batch, s.Sized, s.Steady, s.Span = time.Millisecond, tc.batch, true, 5*time.Second, 15*time.Second
+		r := RunHot(t, s)
+		away := float64(r.Away) / float64(r.AwayOf)
+		t.Logf("batches of %d: %.1f %% without Redis, excess %.2f of a burst", tc.batch, 100*away, r.Excess/float64(s.Limit.Burst))
+		if away < tc.least || away > tc.most || tc.most < 0.5 && r.Excess > 0.001*float64(s.Limit.Burst) {
+			t.Errorf("batches of %d: %+v", tc.batch, r)
+		}
+	}
+}
+
 // TestHotCallsAreAlike checks that all kinds get the same calls.
 func TestHotCallsAreAlike(t *testing.T) {
 	var want HotReport

@@ -20,7 +20,8 @@ const (
 	hotOpenFor  = int64(500 * time.Millisecond) // breaker.Config.OpenFor
 	hotFailures = 3                             // breaker.Config.Failures
 	hotBeat     = int64(census.Every)
-	hotEvery    = 1000 // Config.SyncEvery
+	hotBeatCost = 14 * time.Microsecond // of Redis, for a heartbeat: bench/REDIS.md
+	hotEvery    = 1000                  // Config.SyncEvery
 )
 
 // hotLeases is a fleet of accounts in ModeStrict, with the sync engine reduced to one key. An op without an answer is
@@ -240,9 +241,9 @@ func (h *hotLeases) send(i int) {
 func (h *hotLeases) queueing(p *hotProcess) int64 {
 	switch {
 	case p.knows:
-		return int64(census.Queueing(int64(h.w.s.Processes)))
+		return int64(census.Queueing(int64(h.w.s.Processes), int64(h.w.s.Batch)))
 	case p.opened:
-		return int64(census.MaxQueueing / 2)
+		return int64(census.Queueing(10_000, int64(h.w.s.Batch)))
 	}
 	return 0
 }
@@ -259,7 +260,7 @@ func (h *hotLeases) beat(i int) {
 		return
 	}
 	gone := false
-	h.w.message(h.w.s.RedisOp/7, func() {}, func() {
+	h.w.message(min(h.w.s.RedisOp, hotBeatCost), func() {}, func() {
 		if !gone {
 			answered, p.knows = true, true
 			h.heard(i, h.w.Now-at > max(hotSlow, queueing*3/4))
