@@ -13,7 +13,8 @@ import (
 )
 
 // TestLargeFleetIsPatient makes each answer half a second late, as a Redis does that is busy with the start of a large fleet. Four
-// thousand processes are patient: their breakers stay closed. In a small fleet, such a Redis is too slow.
+// thousand processes are patient: their breakers stay closed. In a small fleet, such a Redis is too slow. Then Redis hangs.
+// Processes notice after three time-outs, of 250 ms or N · 200 µs. No call waits for longer than MaxWait.
 func TestLargeFleetIsPatient(t *testing.T) {
 	t.Parallel()
 	for _, others := range []int{3, 4000} {
@@ -42,6 +43,27 @@ func TestLargeFleetIsPatient(t *testing.T) {
 				patient := s.Breaker == breaker.Closed && failed == 0 && s.Allowed[hybridlimit.SourceFallback] == 0
 				if patient != (others > 1000) {
 					t.Errorf("breaker %v, %d syncs failed, %d calls by the fallback", s.Breaker, failed, s.Allowed[hybridlimit.SourceFallback])
+				}
+				link.Latency(0, 0)
+				for l.Stats().Breaker != breaker.Closed {
+					ask(t, l, "k", 1)
+					time.Sleep(100 * time.Millisecond)
+				}
+				time.Sleep(2 * time.Second)
+				link.Pause()
+				defer link.Resume()
+				began := time.Now()
+				for l.Stats().Breaker == breaker.Closed {
+					asked := time.Now()
+					ask(t, l, "k", 1)
+					if took := time.Since(asked); took > 40*time.Millisecond {
+						t.Errorf("a call took %v", took)
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				timeout := max(250*time.Millisecond, time.Duration(others+1)*200*time.Microsecond)
+				if took := time.Since(began); took < 2*timeout || took > 3*timeout+1200*time.Millisecond {
+					t.Errorf("noticed after %v that Redis hangs, with a time-out of %v", took, timeout)
 				}
 			})
 		})

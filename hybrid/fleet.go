@@ -215,7 +215,7 @@ func (h *Hub) operate(ctx context.Context, setting, limiter string, ask func(ctx
 		bad.Add("limiter", limiter, "must match [A-Za-z0-9_.-]{1,128}")
 		return bad.Err("hybrid")
 	}
-	bounded, cancel := context.WithTimeout(ctx, h.cfg.SyncTimeout)
+	bounded, cancel := context.WithTimeout(ctx, h.engine.Timeout())
 	defer cancel()
 	err := ask(bounded)
 	h.heart.Messages.Add(1)

@@ -98,7 +98,7 @@ func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, err
 	if err != nil || account.Static(i.Limit) {
 		return i, err
 	}
-	bounded, cancel := context.WithTimeout(ctx, l.hub.cfg.SyncTimeout)
+	bounded, cancel := context.WithTimeout(ctx, l.hub.engine.Timeout())
 	defer cancel()
 	k, err := l.hub.runner.Look(bounded, l.terms.InRedis(at), i.Limit)
 	l.hub.heart.Messages.Add(3)

@@ -23,7 +23,7 @@ func (m *family) restorer(cfg Config) *restore.Asker {
 			if err != nil {
 				return false
 			}
-			_, _, ok := first().direct.Within(ctx, at, algo.Op{View: v}, m.hub.cfg.SyncTimeout)
+			_, _, ok := first().direct.Within(ctx, at, algo.Op{View: v}, m.hub.engine.Timeout())
 			return ok
 		},
 		Told: func(key string) {

@@ -75,7 +75,8 @@ func (b *Breaker) settle(cause error) {
 	if to == breaker.Open {
 		// Uniform in [⌊½·openFor⌋, ⌊½·openFor⌋ + openFor). change.At was read after gobreaker read its clock, so
 		// gobreaker's open time ends before retryAt.
-		change.OpenFor = b.openFor()/2 + time.Duration(b.random(int64(b.openFor())))
+		mean := b.openFor()
+		change.OpenFor = mean/2 + time.Duration(b.random(int64(mean)))
 		change.Cause = cause
 		b.retryAt = change.At.Add(change.OpenFor)
 	}
