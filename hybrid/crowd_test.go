@@ -6,13 +6,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/breaker"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// TestLargeFleetIsPatient makes each answer half a second late, as a Redis does that is busy with the start of a large fleet. Four
+// TestLargeFleetIsPatient makes each answer 260 ms late, as a Redis does that is busy with the start of a large fleet. Four
 // thousand processes are patient: their breakers stay closed. In a small fleet, such a Redis is too slow. Then Redis hangs.
 // Processes notice after three time-outs, of 250 ms or N · 200 µs. No call waits for longer than MaxWait.
 func TestLargeFleetIsPatient(t *testing.T) {
@@ -22,18 +25,14 @@ func TestLargeFleetIsPatient(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := redistest.NewBubble(t)
 				link := b.Link()
-				l := newLimiter(t, link.Client(nil), hybridlimit.PerSecond(8002), hybrid.Config{Name: "api", Mode: hybrid.ModeStrict})
-				group := heartbeatsOf(l.Limit(), "api")
-				for i := range others {
-					if _, err := b.Mini.ZAdd(group, 1e15, fmt.Sprint("p", i)); err != nil {
-						t.Fatal(err)
-					}
-				}
+				idle := func(o *redis.Options) { o.MinIdleConns = 4 } // a new connection would take several round trips
+				l := newLimiter(t, link.Client(idle), hybridlimit.PerSecond(8002), hybrid.Config{Name: "api", Mode: hybrid.ModeStrict})
+				crowd(t, b, heartbeatsOf(l.Limit(), "api"), others)
 				time.Sleep(4 * time.Second)
 				if got := l.Stats().Fleet; got != int64(others)+1 {
 					t.Fatalf("the fleet has %d processes", got)
 				}
-				link.Latency(250*time.Millisecond, 250*time.Millisecond)
+				link.Latency(130*time.Millisecond, 130*time.Millisecond)
 				before := l.Hub().Stats().Failures
 				for range 100 {
 					ask(t, l, "k", 1)
@@ -70,29 +69,92 @@ func TestLargeFleetIsPatient(t *testing.T) {
 	}
 }
 
-// TestStartOfALargeFleet makes each answer 600 ms late from the start, and nobody has told the size of the fleet. The breaker
-// opens. Then the process is patient until Redis tells the size.
+// TestStartOfALargeFleet makes each answer 260 ms late, also those that open a connection. A process that does not know the size of the
+// fleet opens its breaker. Then it is patient until Redis tells the size. FleetSize spares it that.
 func TestStartOfALargeFleet(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := redistest.NewBubble(t)
-		link := b.Link()
-		link.Latency(600*time.Millisecond, 600*time.Millisecond)
-		limit := hybridlimit.PerSecond(16002)
-		for i := range 8000 {
-			if _, err := b.Mini.ZAdd(heartbeatsOf(limit, "api"), 1e15, fmt.Sprint("p", i)); err != nil {
-				t.Fatal(err)
-			}
+	for _, size := range []int{0, 10_001} {
+		t.Run(fmt.Sprint("FleetSize ", size), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := redistest.NewBubble(t)
+				link := b.Link()
+				link.Latency(130*time.Millisecond, 130*time.Millisecond)
+				limit := hybridlimit.PerSecond(20_002)
+				crowd(t, b, heartbeatsOf(limit, "api"), 10_000)
+				l := newLimiter(t, link.Client(nil), limit, hybrid.Config{Name: "api", Mode: hybrid.ModeStrict, Hub: hybrid.HubConfig{FleetSize: size}})
+				opened := false
+				for range 300 {
+					ask(t, l, "k", 1)
+					opened = opened || l.Stats().Breaker == breaker.Open
+					time.Sleep(100 * time.Millisecond)
+				}
+				if s := l.Stats(); opened != (size == 0) || s.Breaker != breaker.Closed || s.Fleet != 10_001 {
+					t.Errorf("opened %t, now %v, in a fleet of %d", opened, s.Breaker, s.Fleet)
+				}
+			})
+		})
+	}
+}
+
+// TestPermitsAreRenewedInALargeFleet loses a heartbeat in a fleet of 8000 processes, in which a message may take 1.6 s. A
+// process that holds a permit waits for a second, so that the next heartbeat is in time for its membership.
+func TestPermitsAreRenewedInALargeFleet(t *testing.T) {
+	t.Parallel()
+	for _, holds := range []bool{false, true} {
+		t.Run(fmt.Sprint("holds ", holds), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := redistest.NewBubble(t)
+				link := b.Link()
+				h, use := newHub(t, link.Client(nil), hybrid.HubConfig{}), func() {}
+				if limit := hybridlimit.Concurrent(10_000); holds {
+					l, err := h.Concurrency(limit, hybrid.ConcurrencyConfig{Name: "api"})
+					if err != nil {
+						t.Fatal(err)
+					}
+					crowd(t, b, heartbeatsOf(limit, "api"), 8000)
+					acquireOnce(t, l)
+					time.Sleep(learnt)
+					if _, res := acquire(t, l, "k", 1); !res.Allowed {
+						t.Fatalf("no permit: %+v", res)
+					}
+				} else {
+					limit := hybridlimit.PerSecond(10_000)
+					l := add(t, h, limit, hybrid.Config{Name: "api"})
+					use = func() { ask(t, l, "k", 1) } // an idle process of a large fleet beats every ten seconds
+					crowd(t, b, heartbeatsOf(limit, "api"), 8000)
+					time.Sleep(learnt)
+				}
+				var beats []time.Time
+				link.Script(func(_ int, cmd []string) redistest.Verdict {
+					if len(cmd) > 1 && cmd[1] == lua.Fleet.SHA {
+						if beats = append(beats, time.Now()); len(beats) == 1 {
+							return redistest.DropReply(redistest.ThenHang)
+						}
+					}
+					return redistest.Forward()
+				})
+				for range 50 {
+					use()
+					time.Sleep(100 * time.Millisecond)
+				}
+				link.Script(nil)
+				if len(beats) < 2 {
+					t.Fatalf("%d heartbeats", len(beats))
+				}
+				if between := beats[1].Sub(beats[0]); between < time.Second || between > 2*time.Second || (between < 1500*time.Millisecond) != holds {
+					t.Errorf("the next heartbeat came after %v", between)
+				}
+			})
+		})
+	}
+}
+
+// crowd puts other processes into a group, which never leave it.
+func crowd(t *testing.T, b *redistest.Bubble, group string, others int) {
+	t.Helper()
+	for i := range others {
+		if _, err := b.Mini.ZAdd(group, 1e15, fmt.Sprint("p", i)); err != nil {
+			t.Fatal(err)
 		}
-		l := newLimiter(t, link.Client(nil), limit, hybrid.Config{Name: "api", Mode: hybrid.ModeStrict})
-		opened := false
-		for range 300 {
-			ask(t, l, "k", 1)
-			opened = opened || l.Stats().Breaker == breaker.Open
-			time.Sleep(100 * time.Millisecond)
-		}
-		if s := l.Stats(); !opened || s.Breaker != breaker.Closed || s.Fleet != 8001 {
-			t.Errorf("opened %t, now %v, in a fleet of %d", opened, s.Breaker, s.Fleet)
-		}
-	})
+	}
 }

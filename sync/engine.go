@@ -126,8 +126,8 @@ func (e *Engine) EnqueueAll(tag int, items []Item) {
 // Exchange is Enqueue at once for a caller that waits for the answer, at most for the time most. If the lane of the tag
 // is free, the calling goroutine runs the exchange, and the item is settled when Exchange returns. If a batch of the
 // lane is in flight, an op that only asks may go beside it in the same way. Otherwise Exchange returns at once, and the
-// lane settles the item later. So it does in a crowd: an op whose caller has left would be sent again. It also returns when the Caller does because ctx ends, or with Close: the lane then
-// sends the same batch again.
+// lane settles the item later. So it does in a crowd: an op whose caller has left would be sent again. It also returns
+// when the Caller does because ctx ends, or with Close: the lane then sends the same batch again.
 func (e *Engine) Exchange(ctx context.Context, tag int, it Item, most time.Duration) {
 	if e.Crowded() {
 		e.Enqueue(tag, it, time.Time{})
@@ -164,7 +164,7 @@ func (e *Engine) at(t time.Time) int64 { return int64(t.Sub(e.made)) }
 
 func (e *Engine) watched(tag int) bool { return e.cfg.Watched != nil && e.cfg.Watched(tag) }
 
-// Late returns Config.Late, at most Timeout. It is subtracted from the duration of a call to Redis before the breaker
+// Late returns Config.Late, at most Config.Timeout. It is subtracted from the duration of a call to Redis before the breaker
 // is told, and added to the permitted duration of a call. Otherwise a healthy Redis would look slow, or gone, to a
 // process that gets no core. See Outcome.
 func (e *Engine) Late() time.Duration {
@@ -177,7 +177,7 @@ func (e *Engine) Late() time.Duration {
 // Outcome returns the duration and the error that the breaker is told of a call. given is the call's time limit, took
 // is its duration, and err is its error.
 //
-// A time-out is no evidence against Redis if given exceeds Late by less than half of Timeout: the answer may have
+// A time-out is no evidence against Redis if given exceeds Late by less than half of Config.Timeout: the answer may have
 // arrived and not have been read. It becomes context.Canceled. The next call gets more time.
 func (e *Engine) Outcome(given, took time.Duration, err error) (time.Duration, error) {
 	if errors.Is(err, context.DeadlineExceeded) && given-e.Late() < e.cfg.Timeout/2 {

@@ -1,6 +1,7 @@
 package accuracy
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/test/fleet"
 )
 
@@ -105,9 +107,7 @@ var Regions = &Lab{
 	central: string(fleet.CentralExact), quotient: "share",
 	words: regionWords, required: []string{"regions", "processes", "limit", "load", "hot", "stay", "away", "span", "kinds"},
 	agree: (*Family).agreeCalls, figures: regionFigures(Case{}, fleet.RegionReport{}),
-	scales: map[string]func(Case) float64{
-		"burst": func(c Case) float64 { return float64(c.Region.Limit.BurstSize()) },
-	},
+	scales: map[string]func(Case) float64{"burst": Case.burst},
 }
 
 // Hot has the scenarios of one key in a large fleet.
@@ -119,9 +119,7 @@ var Hot = &Lab{
 	central: string(fleet.CentralExact), quotient: "share",
 	words: hotWords, required: []string{"processes", "limit", "load", "span", "kinds"},
 	agree: (*Family).agreeHot, figures: hotFigures(Case{}, fleet.HotReport{}),
-	scales: map[string]func(Case) float64{
-		"burst": func(c Case) float64 { return float64(c.Hot.Limit.BurstSize()) },
-	},
+	scales: map[string]func(Case) float64{"burst": Case.burst},
 }
 
 // Read parses every scenario file (*.txt) of a directory.
@@ -180,8 +178,11 @@ func (f *Family) at(factor float64, kind string, overshoot float64) Case {
 	return c
 }
 
+// limit returns the limit of a rate; zero: the case is one of Calls.
+func (c Case) limit() hybridlimit.Limit { return cmp.Or(c.Rate.Limit, c.Region.Limit, c.Hot.Limit) }
+
 // burst returns the burst of the limit in units.
-func (c Case) burst() float64 { return float64(c.Rate.Limit.BurstSize()) }
+func (c Case) burst() float64 { return float64(c.limit().BurstSize()) }
 
 // microsecond returns the units that are refilled in a microsecond. Redis's clock has no smaller
 // step, so a fleet without overshoot may seem to have an overshoot of this size.

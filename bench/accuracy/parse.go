@@ -26,6 +26,21 @@ func (r *reader) complain(line int, format string, args ...any) {
 	r.bad = append(r.bad, fmt.Errorf("%s:%d: %w", r.file, line, fmt.Errorf(format, args...)))
 }
 
+// rule is a disagreement of the line of a word with others.
+type rule struct {
+	broken       bool
+	word, reason string
+}
+
+// check complains about the rules that are broken.
+func (r *reader) check(rules []rule) {
+	for _, rule := range rules {
+		if rule.broken {
+			r.complain(r.said[rule.word], "%s: %s", rule.word, rule.reason)
+		}
+	}
+}
+
 // Parse reads a scenario file. Every line is a word with its values. "#" starts a comment.
 // README.md lists the words. The error has a line "file:line: message" for every mistake.
 func (l *Lab) Parse(file, text string) (*Family, error) {
@@ -88,6 +103,7 @@ func (f *Family) agree(r *reader) {
 	if f.Steady >= f.Span {
 		r.complain(r.said["steady"], "steady: nothing is left of a span of %v", f.Span)
 	}
+	r.check([]rule{{f.Plot != 0 && !slices.Contains(f.Factors, f.Plot), "plot", "the load has no factor " + number(f.Plot)}})
 	f.Lab.agree(f, r)
 	for _, m := range f.Musts {
 		named := m.Kinds
@@ -116,41 +132,25 @@ func (f *Family) agreeCalls(r *reader) {
 
 func (f *Family) agreeHot(r *reader) {
 	f.agreeCalls(r)
-	for _, c := range []struct {
-		wrong        bool
-		word, reason string
-	}{
+	r.check([]rule{
 		{f.Hot.Limit.Algorithm != hybridlimit.AlgTokenBucket, "limit", "the limit of a hot key is a token bucket"},
-		{f.Plot != 0 && !slices.Contains(f.Factors, f.Plot), "plot", "the load has no factor " + number(f.Plot)},
 		{f.Hot.Step > f.Steady, "step", "the figures are of the time after the step"},
-	} {
-		if c.wrong {
-			r.complain(r.said[c.word], "%s: %s", c.word, c.reason)
-		}
-	}
+	})
 }
 
 func (f *Family) agreeRate(r *reader) {
 	load, algorithm := f.Rate.Load, f.Rate.Limit.Algorithm
 	bucket := algorithm == hybridlimit.AlgTokenBucket || algorithm == hybridlimit.AlgLeakyBucket
 	plot, change := f.Plot != 0, r.said["change"] > 0
-	for _, c := range []struct {
-		wrong        bool
-		word, reason string
-	}{
+	r.check([]rule{
 		{load.Zipf > 0 && (load.Shape == fleet.Rush || load.InTurn), "skew", "the processes have equal parts of this load"},
-		{plot && !slices.Contains(f.Factors, f.Plot), "plot", "the load has no factor " + number(f.Plot)},
 		{plot && !bucket, "plot", "what is drawn is the level of a bucket"},
 		{plot && load.Keys > 1, "plot", "one line cannot show many keys"},
 		{change && !bucket, "change", "only a bucket may change"},
 		{change && slices.Contains(f.Kinds, "count-and-push"), "change", "count-and-push has no limit of a fleet"},
 		{r.said["cold"] > 0 && r.said["warm"] > 0, "warm", "the start is cold"},
 		{r.said["overshoot"] > 0 && !slices.Contains(f.Kinds, "auto"), "overshoot", "auto is the only kind that has one"},
-	} {
-		if c.wrong {
-			r.complain(r.said[c.word], "%s: %s", c.word, c.reason)
-		}
-	}
+	})
 	var last time.Duration
 	for _, c := range f.Rate.Changes {
 		if c.At <= last || c.At >= f.Span || c.Limit.Algorithm != algorithm {

@@ -35,11 +35,8 @@ func (r *Result) Plots() (all []Plot) {
 // rate. The lower panel shows the level of one bucket that leaks at the rate and takes all admitted units. A level
 // above the burst is beyond the limit.
 func (p Plot) SVG() []byte {
-	limit, span := p.runs[0].Case.Rate.Limit, p.runs[0].Case.Rate.Span
-	if p.runs[0].Case.Family.Lab == Hot {
-		limit = p.runs[0].Case.Hot.Limit
-	}
-	rate, burst := float64(limit.Rate)/limit.Period.Seconds(), float64(limit.BurstSize())
+	limit, burst := p.runs[0].Case.limit(), p.runs[0].Case.burst()
+	rate, span := float64(limit.Rate)/limit.Period.Seconds(), p.runs[0].Case.Family.Span
 
 	above := panel{title: "admitted, units a second (mean of 0.3 s)", limit: rate, cut: 2.5 * rate, span: span}
 	below := panel{title: "level of one bucket that takes all admitted units", limit: burst, cut: 3 * burst, span: span}

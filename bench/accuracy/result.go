@@ -146,7 +146,7 @@ func regionFigures(c Case, r fleet.RegionReport) Figures {
 		"admitted":         Figure(r.Admitted),
 		"share":            Figure(math.NaN()), // see Add
 		"exceedance":       Figure(r.Excess),
-		"exceedance/burst": per(r.Excess, float64(c.Region.Limit.BurstSize())),
+		"exceedance/burst": per(r.Excess, c.burst()),
 		"away/s":           Figure(r.Away),
 		"waits":            per(r.Waited, r.Calls),
 		"slowest-ms":       Figure(r.Slowest.Seconds() * 1e3),
@@ -170,14 +170,14 @@ func hotFigures(c Case, r fleet.HotReport) Figures {
 		"admitted":         Figure(r.Admitted),
 		"share":            Figure(math.NaN()), // see Add
 		"exceedance":       Figure(r.Excess),
-		"exceedance/burst": per(r.Excess, float64(c.Hot.Limit.BurstSize())),
+		"exceedance/burst": per(r.Excess, c.burst()),
 		"ops":              Figure(r.Ops),
 		"ops/process/s":    per(r.Ops, float64(r.Processes)*r.Seconds),
 		"peak":             Figure(r.Peak),
 		"low":              Figure(r.Low),
 		"high":             Figure(r.High),
 		"jain":             Figure(r.Jain),
-		"spread":           Figure(r.Spread),
+		"spread":           spread(tenths(r.Acceptance)),
 		"without":          per(r.Away, r.AwayOf),
 	}
 }

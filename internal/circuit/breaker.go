@@ -62,8 +62,8 @@ func (b *Breaker) State() breaker.State { return breaker.State(b.state.Load()) }
 // Begin reports whether to call Redis now. True: call Redis, then End exactly
 // once. False: do not call Redis. The Call is then zero and needs no End.
 //
-// A half-open breaker permits one call at a time, the probe. A probe without an End after max(OpenFor, 10·SlowCall)
-// counts as lost, and the next Begin becomes the probe in its place.
+// A half-open breaker permits one call at a time, the probe. A probe without an End after max(OpenFor, 10·SlowCall), or
+// the time of Queueing, counts as lost, and the next Begin becomes the probe in its place.
 //
 // Begin allocates once when it returns true: 48 bytes, for a closure of gobreaker. That is little beside the message to
 // Redis that follows. It allocates nothing when it returns false.

@@ -15,9 +15,6 @@ type Queueing struct {
 	sized atomic.Bool // n was counted or told
 }
 
-// guess is the size of a fleet that is not known, and may keep Redis busy with its start.
-const guess = 10_000
-
 // Of returns the time for messages of so many ops; 0 before the size of the fleet is known.
 func (q *Queueing) Of(ops int64) time.Duration { return census.Queueing(q.n.Load(), ops) }
 
@@ -30,10 +27,9 @@ func (q *Queueing) Sized(all []*Party) {
 	q.n.Store(Size(all))
 }
 
-// Opened notes that a breaker has opened. If the size of the fleet is not known, it may be a large one, which keeps a
-// healthy Redis busy with its start.
+// Opened notes that a breaker has opened. If the size of the fleet is not known, it may be a large one: see census.Guess.
 func (q *Queueing) Opened() {
 	if !q.sized.Load() {
-		q.n.CompareAndSwap(0, guess)
+		q.n.CompareAndSwap(0, census.Guess)
 	}
 }

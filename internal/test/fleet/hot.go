@@ -32,7 +32,7 @@ type HotScenario struct {
 	Step      time.Duration     // until then, the load is 0.5
 	Zipf      float64           // the parts of the processes are 1/i^Zipf, in a random order; 0: even
 	Latency   time.Duration     // a round trip to Redis: half in each direction
-	RedisOp   time.Duration     // Redis takes it for each message, one after the other
+	RedisOp   time.Duration     // the time of a message in Redis, which runs one at a time
 	Batch     int               // number of ops in a message, with those of other keys; 0: 1
 	Sized     bool              // processes know N from the start, as with HubConfig.FleetSize
 	Span      time.Duration
@@ -51,11 +51,12 @@ type HotReport struct {
 	Peak      float64 // ops per process in the busiest second of the whole run
 	Low, High float64 // least and most units in one second, of the rate; from the fourth second after Step or Steady on
 	Jain      float64 // of the processes
-	Spread    float64 // largest acceptance less the smallest, of ten groups of processes by demand
-	Waits     int64   // calls that did not get their answer at once
-	Away      int64   // calls that were decided without Redis, from five seconds after the start or Step on
-	AwayOf    int64   // calls in that time
-	Tenths    []int64 // units admitted in each tenth of a second of the whole run
+	// Acceptance is the admitted part of the calls of each process with calls, the one with the largest demand first.
+	Acceptance []float64
+	Waits      int64   // calls that did not get their answer at once
+	Away       int64   // calls that were decided without Redis, from five seconds after the start or Step on
+	AwayOf     int64   // calls in that time
+	Tenths     []int64 // units admitted in each tenth of a second of the whole run
 }
 
 // hotLimiter decides the calls of one key in all processes. It tells each admission by hotWorld.admit.
@@ -179,7 +180,7 @@ func (w *hotWorld) exchange(run, answer func()) {
 	w.message(w.s.RedisOp, run, answer)
 }
 
-// message lets a message reach Redis, which runs it in its turn and takes so long.
+// message lets a message reach Redis, which needs the time cost for it, and runs one at a time.
 func (w *hotWorld) message(cost time.Duration, run, answer func()) {
 	there := int64(w.s.Latency / 2)
 	w.After(there, func() {
@@ -208,21 +209,14 @@ func (w *hotWorld) measure() {
 		r.Low, r.High = min(r.Low, float64(sum)/rate), max(r.High, float64(sum)/rate)
 	}
 	var sum, squares float64
-	var got, asked [10]float64
-	for place, p := range w.order {
+	for _, p := range w.order {
 		n := float64(w.granted[p])
 		sum, squares = sum+n, squares+n*n
-		g := place * len(got) / len(w.order)
-		got[g], asked[g] = got[g]+n, asked[g]+float64(w.asked[p])
-	}
-	r.Jain = jain(float64(w.s.Processes), sum, squares)
-	least, most := 1.0, 0.0
-	for g := range got {
-		if asked[g] > 0 {
-			least, most = min(least, got[g]/asked[g]), max(most, got[g]/asked[g])
+		if w.asked[p] > 0 {
+			r.Acceptance = append(r.Acceptance, n/float64(w.asked[p]))
 		}
 	}
-	r.Spread = max(0, most-least)
+	r.Jain = jain(float64(w.s.Processes), sum, squares)
 }
 
 // hotEpoch is Redis's time, in ns, at the start of a run.

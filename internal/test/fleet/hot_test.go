@@ -77,7 +77,7 @@ func TestHotRedisIsBusy(t *testing.T) {
 
 // TestBusyRedis is a fleet whose messages have 64 ops, which take Redis a millisecond, so one of each process takes it a
 // second. It starts at once, at ten times the rate. A process that knows the size of its messages is patient. One that
-// counts on a fifth of the time sends again and opens its breaker, and the fleet does not come back.
+// counts on a tenth of the time sends again and opens its breaker, and the fleet does not come back.
 func TestBusyRedis(t *testing.T) {
 	for _, tc := range []struct {
 		batch       int

@@ -243,7 +243,7 @@ func (h *hotLeases) queueing(p *hotProcess) int64 {
 	case p.knows:
 		return int64(census.Queueing(int64(h.w.s.Processes), int64(h.w.s.Batch)))
 	case p.opened:
-		return int64(census.Queueing(10_000, int64(h.w.s.Batch)))
+		return int64(census.Queueing(census.Guess, int64(h.w.s.Batch)))
 	}
 	return 0
 }
