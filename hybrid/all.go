@@ -219,7 +219,7 @@ func tryAll(parts []*part) (res hybridlimit.Result, done bool, err error) {
 	}
 	shadowed, delay := false, time.Duration(0)
 	for i, p := range parts {
-		one := p.Limiter.terms.Tally(p.Limiter.terms.Fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, p.v, p.N), p.N)
+		one := p.Limiter.terms.Tally(p.Limiter.terms.Fill(hybridlimit.Result{Limit: p.plan.Shown, Policy: p.Limiter.cfg.Name}, p.plan, p.v, p.N), p.N)
 		p.res, p.took = one, p.taken()
 		shadowed, delay = shadowed || one.Shadowed, max(delay, one.Delay)
 		if i == 0 || one.Remaining < res.Remaining {
@@ -249,7 +249,7 @@ func (p *part) tryExactly() {
 	case p.paid:
 		p.v.Action, p.v.Source = account.Admit, p.source
 		p.v.Delay = max(0, p.due-p.Limiter.hub.clock.Now())
-	case p.N > p.plan.Burst:
+	case p.N > p.plan.Most:
 		p.v = account.Verdict{Action: account.Deny, Source: hybridlimit.SourceStatic, Retry: int64(hybridlimit.Never)}
 	default:
 		p.v = account.Verdict{Action: account.Ask}
@@ -269,7 +269,7 @@ func (p *part) try() {
 	switch {
 	case p.paid:
 		p.v = account.Verdict{Action: account.Admit, Source: p.source, Delay: max(0, p.due-now)}
-	case p.N > p.plan.Burst:
+	case p.N > p.plan.Most:
 		p.v = account.Verdict{Action: account.Deny, Source: hybridlimit.SourceStatic, Retry: int64(hybridlimit.Never)}
 	default:
 		p.v = p.trial.Call(&c, p.N, now)
@@ -330,7 +330,7 @@ func (p *part) fetchExactly(ctx context.Context) (account.Verdict, error) {
 // denied counts the denial of this part and returns its answer.
 func (p *part) denied(v account.Verdict) hybridlimit.Result {
 	v.Action = account.Deny
-	res := p.Limiter.terms.Fill(hybridlimit.Result{Limit: p.plan.Burst, Policy: p.Limiter.cfg.Name}, p.plan, v, p.N)
+	res := p.Limiter.terms.Fill(hybridlimit.Result{Limit: p.plan.Shown, Policy: p.Limiter.cfg.Name}, p.plan, v, p.N)
 	p.res = p.Limiter.terms.Tally(res, p.N)
 	return p.res
 }
@@ -359,7 +359,7 @@ func waste(ctx context.Context, parts []*part) {
 // if there is no such part. Parts of a shadow limit do not count.
 func aboveAll(ctx context.Context, parts []*part) (res hybridlimit.Result, ok bool) {
 	for _, p := range parts {
-		if !p.exactly || p.N <= p.at.Plan.Burst || p.Limiter.control.Shadow.Load() {
+		if !p.exactly || p.N <= p.at.Plan.Most || p.Limiter.control.Shadow.Load() {
 			continue
 		}
 		p.plan = p.at.Plan

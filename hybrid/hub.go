@@ -59,6 +59,7 @@ type Hub struct {
 	heart    *member.Heart
 	permits  *inflight.Members
 	queueing member.Queueing
+	looking  atomic.Bool // a goroutine looks for parts of split keys
 	metrics  *tell.Metrics
 	gone     atomic.Bool // the client of Redis was closed before the hub
 	direct   direct.Env
@@ -253,6 +254,7 @@ func (h *Hub) Limiter(limit hybridlimit.Limit, cfg Config) (*Limiter, error) {
 	}
 	m.rates, m.maxKey = m, cfg.MaxKeyBytes
 	m.party.Sized = m.views[0].sized
+	m.splits(cfg)
 	m.control.Questions.Every = cfg.LimitRefresh
 	if err := h.enter(m.base); err != nil {
 		return nil, err
@@ -378,6 +380,7 @@ func (h *Hub) beat() {
 			v.terms.BeatDenials()
 		}
 	}
+	h.lookForParts()
 }
 
 // sized follows the size of the fleet.
@@ -397,7 +400,7 @@ func (h *Hub) returnWanted(marks map[string]bool) {
 	}
 	for _, l := range h.views() {
 		l.terms.Store.Sweep(func(e *keys.Entry) {
-			if e.Plan.Load().Window.Period > 0 && e.Holds() && marks[h.names.Digest(l.cfg.Name, e.Name)] {
+			if e.Plan.Load().Window.Period > 0 && e.Holds() && marks[e.Mark()] {
 				e.WantedElsewhere()
 			}
 		})

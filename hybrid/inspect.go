@@ -9,6 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/explain"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/parts"
 )
 
 // Outcome is the result that a call would have.
@@ -31,6 +32,10 @@ type Inspection struct {
 	// LimitFrom is the source of Limit: "fleet_key" (Hub.SetFleetKeyLimit), "key" (Settings.Keys or Config.LimitFor),
 	// or the text of a LimitSource.
 	LimitFrom string `json:"limit_from"`
+	// Part is the part of a split key that this process uses, from 1, and Parts is the number of its parts. The units left
+	// by the view, Leased, Owed and Slot are of the part. 0: the key is whole. See Config.Split.
+	Part  int `json:"part,omitempty"`
+	Parts int `json:"parts,omitempty"`
 	// Configured is the limit that New or Hub.Limiter received, which other limits may replace.
 	Configured hybridlimit.Limit `json:"configured"`
 	Mode       string            `json:"mode"` // of the limiter
@@ -70,7 +75,8 @@ type Inspection struct {
 	ViewLeft int64         `json:"view_left"`   // units left by the view; negative: debt, or units of the floor that are used
 	ViewAge  time.Duration `json:"view_age_ns"` // time since the view was received
 
-	// Redis is the state of the key in Redis now. Nil: Redis was not asked, or did not answer.
+	// Redis is the state of the key in Redis now, of a split key of all its parts together. Nil: Redis was not asked, or
+	// did not answer.
 	Redis *hybridlimit.KeyState `json:"redis,omitempty"`
 	// RedisError is the reason if Redis was asked and did not answer.
 	RedisError string `json:"redis_error,omitempty"`
@@ -90,7 +96,7 @@ func (l *Limiter) Inspect(_ context.Context, key string) (Inspection, error) {
 }
 
 // InspectRedis is Inspect, and also asks Redis for the key's present state. It ignores the breaker and the switch. It
-// costs three messages, and waits for them, HubConfig.SyncTimeout at most. It writes to Redis only if the script is
+// costs three messages for each part of the key, and waits for them, HubConfig.SyncTimeout at most. It writes to Redis only if the script is
 // missing in the script cache, or the library of HubConfig.Functions is missing. If Redis does not answer, that is not
 // an error: RedisError has the reason.
 func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, error) {
@@ -100,8 +106,7 @@ func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, l.hub.engine.Timeout())
 	defer cancel()
-	k, err := l.hub.runner.Look(bounded, l.terms.InRedis(at), i.Limit)
-	l.hub.heart.Messages.Add(3)
+	k, err := l.look(bounded, at)
 	switch {
 	case err == nil:
 		i.Redis = &k
@@ -117,6 +122,23 @@ func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, err
 	return i, nil
 }
 
+// look reads the state of a key in Redis, of a split key that of all parts.
+func (l *Limiter) look(ctx context.Context, at keys.Place) (hybridlimit.KeyState, error) {
+	var states []hybridlimit.KeyState
+	for _, part := range l.terms.Parts(at) {
+		k, err := l.hub.runner.Look(ctx, l.terms.InRedis(part), part.Plan.Limit)
+		l.hub.heart.Messages.Add(3)
+		if err != nil {
+			return k, err
+		}
+		states = append(states, k)
+	}
+	if len(states) == 1 {
+		return states[0], nil
+	}
+	return parts.Join(at.Plan.Undivided().Limit, states), nil
+}
+
 func (l *Limiter) inspect(key string) (Inspection, keys.Place, error) {
 	if err := l.control.Check(key, 1, l.maxKey); err != nil {
 		return Inspection{}, keys.Place{}, err
@@ -128,7 +150,8 @@ func (l *Limiter) inspect(key string) (Inspection, keys.Place, error) {
 	x := explain.Of(&l.terms, at, key, func(tag int) int64 { return int64(l.hub.breaker(tag).RetryIn()) })
 	a := &x.Account
 	i := Inspection{
-		Policy: l.cfg.Name, Key: key, Digest: l.hub.names.Digest(l.cfg.Name, key), Limit: x.Plan.Limit, Mode: l.Mode().String(),
+		Policy: l.cfg.Name, Key: key, Digest: l.hub.names.Digest(l.cfg.Name, key), Limit: x.Plan.Undivided().Limit, Mode: l.Mode().String(),
+		Part: int(x.Plan.Part.Nth), Parts: int(x.Plan.Part.Of),
 		LimitFrom: l.control.LimitFrom(key, x.Plan), Configured: l.control.State().Configured, Class: l.control.Class.Name, Floor: x.Plan.Floor,
 		At: l.clock.Time(x.Now).Round(0), Outcome: Outcome(x.Outcome), Sentence: x.Sentence, Source: x.Source,
 		Shadow: l.control.Shadow.Load(), Switch: x.Switch.String(), SwitchOwn: x.SwitchOwn,

@@ -167,7 +167,7 @@ func (p *commonPart) find(h *Hub) bool {
 		return false
 	}
 	p.plan = p.e.Plan.Load()
-	return p.plan.From != account.FromCall && p.ask.N <= p.plan.Burst && p.decides()
+	return p.plan.From != account.FromCall && p.ask.N <= p.plan.Most && p.decides()
 }
 
 // decides reports whether the word can decide the ask, and notes its kind. Without the entry's lock, that can be over

@@ -170,8 +170,8 @@ func (l *Limiter) slow(ctx context.Context, key string, n int64, given *account.
 		e.Unlock()
 		return l.terms.Answer(key, r, res, n), nil
 	}
-	res.Limit = r.Burst
-	if n > res.Limit {
+	res.Limit = r.Shown
+	if n > r.Most {
 		return l.direct.AboveHere(ctx, e, r, key, given, n)
 	}
 	v, err := l.terms.Decide(ctx, e, r, n)

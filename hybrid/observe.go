@@ -23,6 +23,8 @@ func (g *giver) Observe(ctx context.Context, key string, o news.Observation) err
 	switch {
 	case err != nil || account.Static(at.Plan.Limit):
 		return err
+	case at.Plan.Part.Of > 1:
+		return fmt.Errorf("hybrid: Observe(%q): %w: the key is split, and no part knows the use of the whole key", key, hybridlimit.ErrUnsupported)
 	case at.Plan.Kind == algo.KindLog:
 		return fmt.Errorf("hybrid: Observe(%q): %w: %v has no level", key, hybridlimit.ErrUnsupported, at.Plan.Limit.Algorithm)
 	}

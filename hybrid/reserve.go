@@ -102,16 +102,16 @@ func (l *Limiter) book(ctx context.Context, key string, n, most int64) (res hybr
 	if err != nil {
 		return res, back, err
 	}
-	res = hybridlimit.Result{Limit: at.Plan.Burst, Policy: l.cfg.Name}
+	res = hybridlimit.Result{Limit: at.Plan.Shown, Policy: l.cfg.Name}
 	if res, ok := keys.Static(at.Plan, res, n); ok {
 		return l.terms.Answer(key, nil, res, n), back, nil
 	}
-	if n > res.Limit {
-		return res, back, exceeds(key, n, res.Limit)
+	if n > at.Plan.Most {
+		return res, back, exceeds(key, n, at.Plan.Most)
 	}
 	res, back, err = l.bookAt(ctx, key, at, res, n, most, true)
 	if at.Plan.Window.Period == 0 && at.Plan.Kind != algo.KindLog {
-		back.each = time.Duration(at.Plan.Each())
+		back.each = time.Duration(at.Plan.Undivided().Each()) // of all parts of a split key
 	}
 	return res, back, err
 }
@@ -212,14 +212,14 @@ func (l *Limiter) Refund(ctx context.Context, key string, n int64) (hybridlimit.
 		return hybridlimit.Result{}, err
 	}
 	if account.Static(at.Plan.Limit) {
-		return hybridlimit.Result{Allowed: true, Limit: at.Plan.Burst, Policy: l.cfg.Name, Source: hybridlimit.SourceStatic}, nil
+		return hybridlimit.Result{Allowed: true, Limit: at.Plan.Shown, Policy: l.cfg.Name, Source: hybridlimit.SourceStatic}, nil
 	}
 	return l.direct.RefundLater(ctx, key, at, n, account.Taken{At: direct.OfNow}, account.SyncLazily)
 }
 
 // Reset forgets the use of key, in Redis and in this process. Units in hand and units owed are given up and counted
 // as such. A sync in flight still counts. For a few seconds more, other processes may deny from memory and
-// may spend their leases.
+// may spend their leases. A split key costs a message for each part. If one of them fails, call Reset again.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := l.control.Check(key, 1, l.maxKey); err != nil {
 		return err
@@ -228,8 +228,10 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err != nil || account.Static(at.Plan.Limit) {
 		return err
 	}
-	if _, _, ok := l.direct.Within(ctx, at, algo.Op{Reset: true}, l.direct.Patience()); !ok {
-		return errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
+	for _, part := range l.terms.Parts(at) {
+		if _, _, ok := l.direct.Within(ctx, part, algo.Op{Reset: true}, l.direct.Patience()); !ok {
+			return errors.Join(ctx.Err(), hybridlimit.ErrUnavailable)
+		}
 	}
 	if l.terms.Store.Lookup(key) == nil {
 		return nil

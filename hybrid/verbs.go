@@ -22,7 +22,7 @@ func (l *Limiter) AllowLimit(ctx context.Context, key string, n int64, limit hyb
 		return hybridlimit.Result{}, err
 	}
 	if e := l.terms.Store.Get(key); e != nil {
-		if r := e.Plan.Load(); r.Limit == limit && r.From == account.FromCall && l.terms.Common(e, r, n, &res) {
+		if r := e.Plan.Load(); r.Undivided().Limit == limit && r.From == account.FromCall && l.terms.Common(e, r, n, &res) {
 			return res, nil
 		}
 	}
@@ -98,7 +98,7 @@ func (l *Limiter) theRest(ctx context.Context, key string, n int64, res hybridli
 	if e == nil || err != nil {
 		return res
 	}
-	if account.Static(r.Limit) || r.Bucket.Queue || rest > r.Burst {
+	if account.Static(r.Limit) || r.Bucket.Queue || rest > r.Most {
 		e.Unlock()
 		return res
 	}
@@ -137,7 +137,7 @@ func (l *Limiter) more(key string, took int64, v account.Verdict) hybridlimit.Re
 	}
 	if e := l.terms.Store.Lookup(key); e != nil {
 		r := e.Plan.Load()
-		res.Limit = r.Burst
+		res.Limit = r.Shown
 		left := min(e.UnitsLeft(r)+account.UnitsOf(e.Word.Load()), r.Burst)
 		res.Remaining = max(0, left)
 		res.ResetAfter = l.terms.ResetAfter(r, left, e.Ends.Load())
@@ -190,7 +190,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (hybridlimit.Result, err
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	res := hybridlimit.Result{Limit: at.Plan.Burst, Policy: l.cfg.Name}
+	res := hybridlimit.Result{Limit: at.Plan.Shown, Policy: l.cfg.Name}
 	ans, _, ok := l.direct.Ask(ctx, at, algo.Op{})
 	if !ok {
 		res, err := l.unanswered(ctx, res)
@@ -224,7 +224,7 @@ func (l *Limiter) peekHere(key string) (res hybridlimit.Result, f account.Foreca
 		return res, f, nil
 	}
 	res.Allowed, res.Source, res.Delay = f.Allowed, f.Source, time.Duration(f.Delay)
-	res.Limit, res.Remaining = r.Burst, keys.Remaining(v)
+	res.Limit, res.Remaining = r.Shown, keys.Remaining(v)
 	if f.Source == hybridlimit.SourceFallback {
 		res.Remaining = f.Left
 	}
@@ -267,7 +267,7 @@ func (l *Limiter) Charge(ctx context.Context, key string, n int64) (hybridlimit.
 // chargeLater is Charge for a locked entry. It unlocks it.
 func (l *Limiter) chargeLater(e *keys.Entry, res hybridlimit.Result, n int64) hybridlimit.Result {
 	r := e.Plan.Load()
-	res.Limit, res.Allowed, res.Granted, res.Source = r.Burst, true, n, hybridlimit.SourceCredit
+	res.Limit, res.Allowed, res.Granted, res.Source = r.Shown, true, n, hybridlimit.SourceCredit
 	ev := e.Event()
 	v, counted := e.Account.Charge(&ev.Conditions, n, ev.Now)
 	v = ev.End(v)
@@ -293,7 +293,7 @@ func (l *Limiter) chargeNow(ctx context.Context, key string, n int64) (hybridlim
 			return l.chargeLater(e, res, n), nil
 		}
 	}
-	res := hybridlimit.Result{Limit: at.Plan.Burst, Policy: l.cfg.Name}
+	res := hybridlimit.Result{Limit: at.Plan.Shown, Policy: l.cfg.Name}
 	counted := min(n, account.MaxCharge)
 	sent := l.hub.clock.Now()
 	ans, _, ok := l.direct.Ask(ctx, at, algo.Op{Owed: counted})

@@ -24,6 +24,7 @@ const MaxTags = 16384
 // any bytes.
 //
 //	prefix:v2:{tag}:name:key      state of a key
+//	prefix:v2:{tag}:name@2of4:key state of a part of a split key, here the second of four
 //	prefix:v2:{tag}:@epoch        when this tag's states began
 //	prefix:v2:{tag}:@env:process  last batch of a process
 //	prefix:v2:{tag}:@holdings     memory of the permits of a tag
@@ -96,6 +97,21 @@ func (n Names) base(tag int) string {
 func (n Names) State(tag int, name, key string) string {
 	return n.base(tag) + name + ":" + n.Stored(name, key)
 }
+
+// PartState returns the Redis key of the state of a part of a split key: of the nth, from 1, of so many. tag is that of
+// PartTag.
+func (n Names) PartState(tag int, name string, nth, of int, key string) string {
+	return n.base(tag) + PartName(name, nth, of) + ":" + n.Stored(name, key)
+}
+
+// PartName returns the text that replaces a limiter's name in the Redis key of a part: "api@2of4".
+func PartName(name string, nth, of int) string {
+	return name + "@" + strconv.Itoa(nth) + "of" + strconv.Itoa(of)
+}
+
+// PartTag returns the tag of a part of a split key, from the tag of the key. The tags of its parts lie apart, so that they
+// are on several servers of a cluster.
+func (n Names) PartTag(tag, nth, of int) int { return (tag + (nth-1)*n.Tags/of) % n.Tags }
 
 // Holdings returns the Redis key of the memory of a tag's permits.
 func (n Names) Holdings(tag int) string { return n.base(tag) + "@holdings" }

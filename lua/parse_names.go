@@ -12,6 +12,9 @@ type Part struct {
 	// Key is the caller's key of a state. With HashKeys it is the hash that replaces the key. Empty: the Redis key
 	// holds the limiter's switch, its fleet's limit or the fleet's limits of keys.
 	Key string
+	// Nth and Of are those of PartState, if the state is a part of a split key: the nth, from 1, of so many. Of is 0 for
+	// any other key.
+	Nth, Of int
 }
 
 // Parse is the inverse of State, Switch, FleetLimit and KeyLimits. It returns false for any other Redis key, also for
@@ -27,8 +30,25 @@ func (n Names) Parse(key string) (p Part, ok bool) {
 			return p, true
 		}
 	}
-	p.Limiter, p.Key, ok = strings.Cut(key, ":")
-	return p, ok && p.Limiter != "" && p.Limiter[0] != '@' && p.Key != ""
+	name, rest, ok := strings.Cut(key, ":")
+	if p.Limiter, p.Nth, p.Of, ok = cutPart(name, ok); !ok {
+		return p, false
+	}
+	p.Key = rest
+	return p, p.Limiter != "" && p.Key != ""
+}
+
+// cutPart is the inverse of PartName, also for a name without a part.
+func cutPart(text string, is bool) (name string, nth, of int, ok bool) {
+	name, part, split := strings.Cut(text, "@")
+	if !split {
+		return name, 0, 0, is
+	}
+	first, all, _ := strings.Cut(part, "of")
+	nth, err1 := strconv.Atoi(first)
+	of, err2 := strconv.Atoi(all)
+	ok = is && err1 == nil && err2 == nil && nth >= 1 && nth <= of && of >= 2 && PartName(name, nth, of) == text
+	return name, nth, of, ok
 }
 
 // Pattern returns a pattern for SCAN. It matches the Redis keys of all states of a limiter, or, with an empty name, all
@@ -36,7 +56,7 @@ func (n Names) Parse(key string) (p Part, ok bool) {
 func (n Names) Pattern(name string) string {
 	begin, end := n.around() // neither a prefix nor a name can contain a wildcard
 	if name != "" {
-		name += ":"
+		name += "[:@]" // the whole key, or a part of it
 	}
 	return begin + "*" + end + name + "*"
 }

@@ -25,7 +25,9 @@ steady 3s
 seed 3
 sized
 plot 1.5
-kinds leases drop-ratio central
+parts 4
+dies 5s
+kinds leases short-leases central
 must leases exceedance <= 5% of burst
 `
 
@@ -35,9 +37,9 @@ func TestParseHotKnowsEveryWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fleet.HotScenario{
-		Seed: 3, Kind: fleet.DropRatio, Processes: 20, Limit: hybridlimit.TokenBucket(200, time.Second, 400), Load: 1.5,
+		Seed: 3, Kind: fleet.ShortLeases, Processes: 20, Limit: hybridlimit.TokenBucket(200, time.Second, 400), Load: 1.5,
 		Step: 2 * time.Second, Zipf: 1, Latency: time.Millisecond, RedisOp: 100 * time.Microsecond, Sized: true,
-		Span: 8 * time.Second, Steady: 3 * time.Second,
+		Span: 8 * time.Second, Steady: 3 * time.Second, Parts: 4, Dies: 5 * time.Second,
 	}
 	c := got.Cases()[4]
 	if !reflect.DeepEqual(c.Hot, want) || got.Plot != 1.5 || got.Title != "two words" {
@@ -57,7 +59,9 @@ func TestParseHotKnowsEveryWord(t *testing.T) {
 		{"limit 200/s burst 400", "limit 200/s fixed window", "token bucket"},
 		{"plot 1.5", "plot 2", "no factor 2"},
 		{"step 2s", "step 4s", "after the step"},
-		{"kinds leases drop-ratio central", "kinds leases", "central"},
+		{"kinds leases short-leases central", "kinds leases", "central"},
+		{"kinds leases short-leases central", "kinds leases drop-ratio central", "only leases can be split"},
+		{"parts 4", "parts 1", "one of several masters dies"},
 		{"sized", "sized 3", "one too many"},
 	} {
 		if _, err := Hot.Parse("bad.txt", strings.Replace(wholeHot, tc.line, tc.by, 1)); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -110,10 +114,10 @@ func TestShortHot(t *testing.T) {
 // TestHotTable plants rows and reads their line in the page.
 func TestHotTable(t *testing.T) {
 	r := &Result{Rows: []Row{
-		{Scenario: "n100 ×1.5", Kind: "leases", Figures: Figures{"ops/process/s": 0.4217, "exceedance/burst": 0, "share": 1, "low": 0.987, "high": 1.013, "without": 0.002}},
+		{Scenario: "n100 ×1.5", Kind: "leases", Figures: Figures{"ops/process/s": 0.4217, "exceedance/burst": 0, "share": 1, "low": 0.987, "high": 1.013, "without": 0.002, "largest-part": 0.26}},
 		{Scenario: "n100 ×1.5", Kind: "drop-ratio", Figures: Figures{"ops/process/s": 1, "exceedance/burst": 0.59, "share": 0.99}},
 	}}
-	const row = "| n100 ×1.5 | 0.422 | – | 1 | – | 0 % | 59 % | – | – | 1 | 0.99 | – | 0.99 to 1.01 | 0.2 % |\n"
+	const row = "| n100 ×1.5 | 0.422 | – | 1 | – | 0 % | 59 % | – | – | 1 | 0.99 | – | 0.99 to 1.01 | 0.2 % | 26 % |\n"
 	if page := hot(results{hot: r}); !strings.HasSuffix(page, row) {
 		t.Errorf("%s does not end with %s", page, row)
 	}

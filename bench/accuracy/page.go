@@ -274,11 +274,11 @@ func hot(all results) string {
 		for _, kind := range []fleet.Kind{fleet.Leases, fleet.DropRatio, fleet.RateLeases} {
 			line = append(line, fixed(of(kind, "share"), 2))
 		}
-		rows = append(rows, append(line, fixed(row.of("low"), 2)+" to "+fixed(row.of("high"), 2), percent(row.of("without"))))
+		rows = append(rows, append(line, fixed(row.of("low"), 2)+" to "+fixed(row.of("high"), 2), percent(row.of("without")), percent(row.of("largest-part"))))
 	}
 	return r.head() + "\n\n" + table("scenario:|ops a process and second: leases|short leases|drop ratio|rate leases|"+
 		"above the limit, of burst: leases|drop ratio|capped|rate leases|share: leases|drop ratio|rate leases|"+
-		"seconds of leases, of the rate|leases without Redis", rows)
+		"seconds of leases, of the rate|leases without Redis|ops of the busiest part", rows)
 }
 
 // head tells the origin of the results, and whether the musts hold.

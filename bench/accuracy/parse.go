@@ -135,6 +135,10 @@ func (f *Family) agreeHot(r *reader) {
 	r.check([]rule{
 		{f.Hot.Limit.Algorithm != hybridlimit.AlgTokenBucket, "limit", "the limit of a hot key is a token bucket"},
 		{f.Hot.Step > f.Steady, "step", "the figures are of the time after the step"},
+		{f.Hot.Dies > 0 && f.Hot.Parts < 2, "dies", "one of several masters dies"},
+		{f.Hot.Parts > 1 && slices.ContainsFunc(f.Kinds, func(kind string) bool {
+			return kind != string(fleet.Leases) && kind != string(fleet.ShortLeases) && kind != string(fleet.CentralExact)
+		}), "parts", "only leases can be split"},
 	})
 }
 
@@ -225,6 +229,8 @@ var hotWords = map[string]word{
 	"step":  func(f *Family, a *args) (err error) { f.Hot.Step, err = a.duration(); return },
 	"skew":  func(f *Family, a *args) (err error) { f.Hot.Zipf, err = a.number(); return },
 	"redis": func(f *Family, a *args) (err error) { f.Hot.RedisOp, err = a.duration(); return },
+	"parts": func(f *Family, a *args) (err error) { f.Hot.Parts, err = a.count(); return },
+	"dies":  func(f *Family, a *args) (err error) { f.Hot.Dies, err = a.duration(); return },
 	"sized": func(f *Family, _ *args) error { f.Hot.Sized = true; return nil },
 	"plot":  func(f *Family, a *args) (err error) { f.Plot, err = a.number(); return },
 }

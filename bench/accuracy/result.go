@@ -179,7 +179,20 @@ func hotFigures(c Case, r fleet.HotReport) Figures {
 		"jain":             Figure(r.Jain),
 		"spread":           spread(tenths(r.Acceptance)),
 		"without":          per(r.Away, r.AwayOf),
+		"largest-part":     largestPart(r.OpsOf),
 	}
+}
+
+// largestPart returns the part of all ops that the busiest part of a split key has.
+func largestPart(ops []int64) Figure {
+	if len(ops) < 2 {
+		return Figure(math.NaN())
+	}
+	var sum int64
+	for _, n := range ops {
+		sum += n
+	}
+	return per(slices.Max(ops), sum)
 }
 
 // spread returns the largest acceptance less the smallest.

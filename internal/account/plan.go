@@ -6,12 +6,15 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
+	"github.com/hybridlimit/hybridlimit/internal/parts"
 )
 
 // Plan is a limit and the constants that follow from it, for one class of a limiter. It does not change.
 type Plan struct {
 	Limit      hybridlimit.Limit // valid
 	Burst      int64             // the units that the class may use at once: Limit.BurstSize() less the floor
+	Most       int64             // the largest cost of a call; of a part, the same in all parts
+	Shown      int64             // Burst; of a part, that of the undivided key
 	algo.Scale                   // of a limit that counts; with the floor of the class
 	Upper      bool              // the limiter has a class with a larger floor: see algo.Op.Upper
 	Full       int64             // ns from empty to full
@@ -19,7 +22,10 @@ type Plan struct {
 	PerUnit    float64           // of a bucket: µs in which a unit comes back
 	From       Origin            // of the limit
 	Began      int64             // ns; the time at which SetLimit, LimitFor or the call set the limit; 0: long ago
-	Of         *Plan             // of a key whose LimitFor gave it back the limiter's limit: the limiter's plan; else nil
+	Of         *Plan             // of a key that has the limiter's limit, but not its plan: that plan; else nil
+	Part       parts.Part        // of a split key
+	split      *Plan             // of a part: the plan of the undivided key; else nil
+	floor      float64           // of the class: the part of the burst
 	// Counts is the algorithm of the limiter's last limit that counts. Every existing account has that algorithm.
 	Counts hybridlimit.Algorithm
 }
@@ -36,7 +42,8 @@ const (
 
 // NewPlan returns the plan of a valid limit.
 func NewPlan(l hybridlimit.Limit) *Plan {
-	p := &Plan{Limit: l, Burst: l.BurstSize(), Full: int64(l.TimeToFull()), Counts: l.Algorithm}
+	burst := l.BurstSize()
+	p := &Plan{Limit: l, Burst: burst, Most: burst, Shown: burst, Full: int64(l.TimeToFull()), Counts: l.Algorithm}
 	if !Static(l) && l.Algorithm != hybridlimit.AlgConcurrent {
 		p.Scale = algo.ScaleOf(l)
 		if p.Window.Period == 0 {
@@ -51,12 +58,48 @@ func NewPlan(l hybridlimit.Limit) *Plan {
 // upper reports whether the limiter has a class with a larger floor. A limit that counts nothing has no floors.
 func (p *Plan) Above(floor float64, upper bool) *Plan {
 	of := *p
-	of.Upper = upper
+	of.Upper, of.floor = upper, floor
 	if !Static(p.Limit) {
 		of.Scale = p.Scale.Above(hybridlimit.Class{Floor: floor}.Units(p.Limit))
 		of.Burst -= of.Floor
+		of.Most, of.Shown = of.Burst, of.Burst
 	}
 	return &of
+}
+
+// Undivided returns the plan of the whole key, for a plan of a part; otherwise the plan itself.
+func (p *Plan) Undivided() *Plan {
+	if p.split != nil {
+		return p.split
+	}
+	return p
+}
+
+// In returns the plan of a part of a key with this plan, which parts.Check has accepted. A plan of a part is first made
+// undivided.
+func (p *Plan) In(part parts.Part) *Plan {
+	if p.Part == part {
+		return p
+	}
+	whole := p.Undivided()
+	if part.Of < 2 {
+		return whole
+	}
+	of, last := whole.of(part), whole.of(parts.Part{Nth: part.Of, Of: part.Of})
+	of.Most, of.Shown = last.Burst, whole.Burst
+	of.Part, of.split = part, whole
+	of.From, of.Began, of.Counts = whole.From, whole.Began, whole.Counts
+	if whole.From == FromLimiter {
+		if of.Of = whole.Of; of.Of == nil {
+			of.Of = whole
+		}
+	}
+	return of
+}
+
+// of returns a plan of the limit of a part.
+func (p *Plan) of(part parts.Part) *Plan {
+	return NewPlan(part.Limit(p.Limit)).Above(p.floor, p.Upper)
 }
 
 // Static reports whether a limit counts nothing: it admits all calls, or none.
@@ -71,6 +114,9 @@ func (p *Plan) InForce(now int64) int64 {
 	}
 	return p.Since((now - p.Began) / 1000)
 }
+
+// Rate returns the units that come back in a ns, on average, without a floor.
+func (p *Plan) Rate() float64 { return float64(p.Burst+p.Floor) / float64(max(1, p.Full)) }
 
 // Each returns the ns in which a queue serves one unit.
 func (p *Plan) Each() int64 { return (p.Bucket.Unit*1000 + p.Bucket.Refill - 1) / p.Bucket.Refill }

@@ -5,8 +5,8 @@
 // A limiter with classes is a term "<name>*<classes>" in the names of its group, and the id of the group ends with the
 // largest number of classes. So a process that does not know the names counts at least as many classes as there are.
 //
-// Two more kinds of terms describe the group: "=<name>=<limit>", the limit of a limiter with "~" for spaces, and
-// "#<tags>", the number of tags. They are for processes and operators who compare limits, and change no count. No name
+// More kinds of terms describe the group: "=<name>=<limit>", the limit of a limiter with "~" for spaces, "^<name>^<parts>",
+// the largest number of parts of its split keys, and "#<tags>", the number of tags. They are for processes and operators who compare limits, and change no count. No name
 // of a limiter begins with these characters. A group whose names would be too long has no such terms.
 package groups
 
@@ -45,6 +45,12 @@ func LimitTerm(name, limit string) string {
 	return "=" + name + "=" + strings.ReplaceAll(limit, " ", "~")
 }
 
+// SplitTerm returns the text of the largest number of parts of the split keys of a limiter in the names of a group. 0: the
+// limiter splits keys, and has had none of those. A limiter that splits no keys has no term.
+func SplitTerm(name string, parts int64) string {
+	return "^" + name + "^" + strconv.FormatInt(parts, 10)
+}
+
 // TagsTerm returns the text of the number of tags in the names of a group.
 func TagsTerm(tags int) string { return "#" + strconv.Itoa(tags) }
 
@@ -53,6 +59,7 @@ type Names struct {
 	Tags    int               // HubConfig.Tags; 0: not known
 	Classes map[string]int64  // by limiter
 	Limits  map[string]string // by limiter, as text; without an entry: not known
+	Parts   map[string]int64  // by limiter, the largest number of parts of its split keys; 0: not known
 }
 
 // read adds a term.
@@ -63,6 +70,10 @@ func (n *Names) read(term string) {
 	case strings.HasPrefix(term, "="):
 		if name, limit, ok := strings.Cut(term[1:], "="); ok {
 			n.Limits[name] = strings.ReplaceAll(limit, "~", " ")
+		}
+	case strings.HasPrefix(term, "^"):
+		if name, parts, ok := strings.Cut(term[1:], "^"); ok {
+			n.Parts[name], _ = strconv.ParseInt(parts, 10, 32) // 0 if no version has written it
 		}
 	default:
 		name, classes := split(term)
@@ -123,7 +134,7 @@ func Parse(id, text string) *Names {
 }
 
 func namesOf(text string) *Names {
-	n := &Names{Classes: map[string]int64{}, Limits: map[string]string{}}
+	n := &Names{Classes: map[string]int64{}, Limits: map[string]string{}, Parts: map[string]int64{}}
 	for term := range strings.SplitSeq(text, " ") {
 		n.read(term)
 	}
@@ -260,6 +271,26 @@ func (b *Book) OtherLimit(c Count, limiter, limit string) (other string, process
 	for text, n := range of {
 		if n > processes || n == processes && text < other {
 			other, processes = text, n
+		}
+	}
+	return other, processes
+}
+
+// OtherParts returns a number of parts into which live processes of other groups split keys of a limiter, and that is
+// not this one. 1 is a process that splits no keys. It also returns the number of these processes. Without one, or if
+// own is 0, it returns 0.
+func (b *Book) OtherParts(c Count, limiter string, own int64) (other, processes int64) {
+	for i, id := range c.Others {
+		names := b.names[id]
+		if names == nil || c.Alive[i] == 0 || own == 0 || names.Limits[limiter] == "" { // the last: its terms are not known
+			continue
+		}
+		parts, splits := names.Parts[limiter]
+		if !splits {
+			parts = 1
+		}
+		if parts > 0 && parts != own && c.Alive[i] > processes {
+			other, processes = parts, c.Alive[i]
 		}
 	}
 	return other, processes

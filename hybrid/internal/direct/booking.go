@@ -101,7 +101,7 @@ func (a *Asker) RefundLater(ctx context.Context, key string, at keys.Place, n in
 	next, books := e.Account.Refund(&ev.Conditions, n, taken, soon)
 	a.terms.Count.Book(books)
 	v := ev.End(account.Verdict{Sync: next})
-	res := hybridlimit.Result{Allowed: true, Limit: at.Plan.Burst, Policy: a.terms.Name}
+	res := hybridlimit.Result{Allowed: true, Limit: at.Plan.Shown, Policy: a.terms.Name}
 	res.Source, res.Remaining = hybridlimit.SourceCredit, keys.Remaining(v)
 	res.ResetAfter = a.terms.ResetAfter(at.Plan, v.Left, v.Ends)
 	return res, nil
@@ -117,7 +117,7 @@ func (a *Asker) RefundNow(ctx context.Context, key string, at keys.Place, op alg
 	a.terms.Count.Returned.Add(op.Refund)
 	a.terms.Count.Refunded.Add(op.Refund)
 	return hybridlimit.Result{
-		Allowed: true, Limit: at.Plan.Burst, Policy: a.terms.Name, Source: hybridlimit.SourceRedis,
+		Allowed: true, Limit: at.Plan.Shown, Policy: a.terms.Name, Source: hybridlimit.SourceRedis,
 		Remaining:  at.Plan.Units(ans.Level),
 		ResetAfter: time.Duration(at.Plan.Reset(ans)) * time.Microsecond,
 	}, nil

@@ -135,7 +135,7 @@ func (a *Asker) viewOf(at keys.Place) (v algo.View, window algo.Span) {
 	}
 	e.Lock()
 	defer e.Unlock()
-	if p := e.Plan.Load(); !e.Dead() && p.Limit == at.Plan.Limit {
+	if p := e.Plan.Load(); !e.Dead() && p.Limit == at.Plan.Limit && p.Part == at.Plan.Part {
 		c := account.Conditions{Bucket: p.Bucket, Window: p.Window, Floor: p.Floor}
 		v = e.Account.Told(&c)
 		if p.Window.FromUse { // the period of a calendar follows from the time at which the op is sent
@@ -146,13 +146,17 @@ func (a *Asker) viewOf(at keys.Place) (v algo.View, window algo.Span) {
 }
 
 // seen notes the answer of a direct call for a key that Redis alone decides, so that a fallback begins with what was
-// left. A key for which memory has no room begins with a full share.
+// left. A key for which memory has no room begins with a full share. An answer about another part of a split key says
+// nothing about that of the entry.
 func (a *Asker) seen(at keys.Place, ans wire.Answer, redisNow, sent int64) {
 	e, _, err := a.terms.LockAt(at.Key, at)
 	if e == nil || err != nil {
 		return
 	}
 	defer e.Unlock()
+	if e.Plan.Load().Part != at.Plan.Part {
+		return
+	}
 	now := a.terms.Clock.Now()
 	c := e.Conditions(e.Plan.Load(), now)
 	e.Account.DirectSeen(&c, account.Answer{Answer: ans, RedisNow: redisNow, Sent: sent}, now)
@@ -260,7 +264,7 @@ func (a *Asker) known(key string) *keys.Entry {
 
 // PeekAlone returns what a call for one unit would get for a key about which Redis does not answer.
 func (a *Asker) PeekAlone(key string, at keys.Place) hybridlimit.Result {
-	res := hybridlimit.Result{Limit: at.Plan.Burst, Policy: a.terms.Name}
+	res := hybridlimit.Result{Limit: at.Plan.Shown, Policy: a.terms.Name}
 	if a.terms.StrictDenies(at.Tag) {
 		res.Source, res.RetryAfter = hybridlimit.SourceTimeout, a.terms.StrictRetry()
 	} else {
@@ -294,7 +298,7 @@ func (a *Asker) Accept(key string) {
 
 // Left asks Redis for the units left of a key. Without an answer it reports false, and no units left.
 func (a *Asker) Left(ctx context.Context, at keys.Place) (res hybridlimit.Result, ok bool) {
-	res = hybridlimit.Result{Limit: at.Plan.Burst, Policy: a.terms.Name}
+	res = hybridlimit.Result{Limit: at.Plan.Shown, Policy: a.terms.Name}
 	ans, _, ok := a.Ask(ctx, at, algo.Op{})
 	if ok {
 		res.Remaining = at.Plan.Units(ans.Level)
@@ -310,7 +314,7 @@ func (a *Asker) NoteAbove(e *keys.Entry, r *account.Plan, res hybridlimit.Result
 	defer e.Unlock()
 	if !e.Dead() && e.Plan.Load().Limit == r.Limit {
 		e.Account.NoteAbove(account.Refusal{
-			N: r.Burst + 1, Until: int64(hybridlimit.Never), Relook: now + clock.Jitter(account.MaxView),
+			N: r.Most + 1, Until: int64(hybridlimit.Never), Relook: now + clock.Jitter(account.MaxView),
 			Left: res.Remaining, Reset: now + int64(res.ResetAfter),
 		}, now)
 	}

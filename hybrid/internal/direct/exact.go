@@ -21,11 +21,11 @@ func (a *Asker) UpTo(ctx context.Context, key string, least, n int64, given *acc
 	if err != nil {
 		return hybridlimit.Result{}, err
 	}
-	res := hybridlimit.Result{Limit: at.Plan.Burst, Policy: a.terms.Name}
+	res := hybridlimit.Result{Limit: at.Plan.Shown, Policy: a.terms.Name}
 	if res, ok := keys.Static(at.Plan, res, n); ok {
 		return a.terms.Answer(key, at.Plan, res, n), nil
 	}
-	if least > res.Limit {
+	if least > at.Plan.Most {
 		res, _ = a.Left(ctx, at)
 		return a.terms.Answer(key, at.Plan, keys.Never(res), n), nil
 	}
@@ -69,7 +69,7 @@ func (a *Asker) Fallback(key string, at keys.Place, res hybridlimit.Result, n in
 
 // AboveHere denies n units of a locked entry and unlocks the entry.
 func (a *Asker) AboveHere(ctx context.Context, e *keys.Entry, r *account.Plan, key string, given *account.Plan, n int64) (hybridlimit.Result, error) {
-	res := hybridlimit.Result{Limit: r.Burst, Policy: a.terms.Name}
+	res := hybridlimit.Result{Limit: r.Shown, Policy: a.terms.Name}
 	ev := e.Event()
 	now, was := ev.Now, e.Account.Refusal()
 	known := e.Account.Viewed() || ev.Conditions.Broken

@@ -39,6 +39,9 @@ func (x *Explanation) sentence() string {
 	if floor > 0 {
 		b.WriteString("; class " + x.control.Class.Name + " leaves " + units(floor) + " to others")
 	}
+	if p := x.Plan.Part; p.Of > 1 {
+		fmt.Fprintf(&b, "; the key is split, and this process uses part %d of %d", p.Nth, p.Of)
+	}
 	if x.control.Shadow.Load() && x.Outcome != Allow && x.Source != hybridlimit.SourceSwitch {
 		b.WriteString("; nobody is denied all the same, because the limit is in shadow")
 	}
@@ -139,12 +142,12 @@ func (x *Explanation) whyNoCredit() string {
 	case !t.Fleet.Known(x.Now):
 		return "there is no credit while the fleet's size is not known"
 	}
-	return NoCredit(x.terms, x.Plan, x.Conditions.N)
+	return NoCredit(x.terms, x.Plan, x.terms.Fleet.Accounts())
 }
 
 // NoCredit returns the reason why credit is 0 units in a fleet of n, and the setting that would give 1.
 func NoCredit(t *keys.Terms, p *account.Plan, n int64) string {
-	burst, others := p.Limit.BurstSize(), max(n-1, 1) // C is a part of the whole burst
+	burst, others := p.Undivided().Limit.BurstSize(), max(n-1, 1) // C is a part of the whole burst
 	switch {
 	case t.Control.Mode() != account.ModeAuto:
 		return fmt.Sprintf("credit is 0 units: burst %d / %d is below one, and a burst of %d gives 1", burst, others, others)

@@ -15,7 +15,20 @@ import (
 func (t *Terms) Answer(key string, p *account.Plan, res hybridlimit.Result, n int64) hybridlimit.Result {
 	res = t.Tally(res, n)
 	t.Denied(key, p, n, &res)
+	t.counted(key, &res, n)
 	return res
+}
+
+// counted notes a decision about a key that may be split. Only those of Redis, or of what it has said, tell something
+// about a part.
+func (t *Terms) counted(key string, res *hybridlimit.Result, n int64) {
+	if t.Split == nil || res.Source == hybridlimit.SourceFallback || res.Source == hybridlimit.SourceStatic {
+		return
+	}
+	if e := t.Store.Get(key); e != nil {
+		p := e.Plan.Load()
+		t.Split.Count(key, p.Part, p.Rate(), n, !res.Allowed || res.Shadowed, t.Clock.Now())
+	}
 }
 
 // Tally counts a decision and applies Shadow.
@@ -172,10 +185,10 @@ func (t *Terms) tellDenials() {
 // limitOf returns the limit of r, or the key's own limit if r is nil. It may call Config.LimitFor.
 func (t *Terms) limitOf(key string, r *account.Plan) hybridlimit.Limit {
 	if r != nil {
-		return r.Limit
+		return r.Undivided().Limit
 	}
 	if e := t.Store.Get(key); e != nil {
-		return e.Plan.Load().Limit
+		return e.Plan.Load().Undivided().Limit
 	}
 	limit, _ := t.Control.LimitFor(key)
 	return limit
@@ -186,7 +199,7 @@ func Static(p *account.Plan, res hybridlimit.Result, n int64) (_ hybridlimit.Res
 	if !account.Static(p.Limit) {
 		return res, false
 	}
-	res.Limit, res.Source = p.Burst, hybridlimit.SourceStatic
+	res.Limit, res.Source = p.Shown, hybridlimit.SourceStatic
 	if res.Allowed = p.Limit.Algorithm == hybridlimit.AlgUnlimited; res.Allowed {
 		res.Granted, res.Remaining = n, res.Limit
 	} else {

@@ -131,6 +131,7 @@ func (e *Entry) settleDown() {
 func (e *Entry) Begin(now int64) {
 	spent, expired := e.Account.Begin(account.UnitsOf(e.Word.Swap(0)), now)
 	e.Terms.Count.Drained(spent.Kind, spent.Units)
+	e.counted(spent.Units, spent.Kind == account.DenyBudget, now)
 	if spent.Kind == account.DenyBudget && e.Terms.tooMany(e.Name, spent.Units, now) {
 		e.Terms.punish(e.Name)
 	}
@@ -260,7 +261,7 @@ func (e *Entry) freeze() (op wire.Op, age int64, ok bool) {
 	if !ok {
 		e.lookAgain(&c, now)
 	}
-	return wire.Op{Key: t.Names.State(e.Tag(), t.Name, e.Name), Limit: p.Limit, Span: span, Op: said}, age, ok
+	return wire.Op{Key: t.state(p, e.Tag(), e.Name), Limit: p.Limit, Span: span, Op: said}, age, ok
 }
 
 // Settle implements ratesync.Item. The view counts as received now, under the lock. This is never too early.
@@ -294,7 +295,7 @@ func (e *Entry) Settle(a ratesync.Answer) {
 	e.Sync(next)
 	t.Sighted(e.Tag(), e.Name, sent, a.Answer, a.RedisNow)
 	if wanting {
-		t.Wants(t.Names.Digest(t.Name, e.Name))
+		t.Wants(e.Mark())
 	}
 }
 

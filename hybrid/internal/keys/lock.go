@@ -24,7 +24,7 @@ func (t *Terms) Place(key string) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
-	return t.Slot(Place{Plan: plan, from: from}, key), nil
+	return t.slot(Place{Plan: plan, from: from}, key)
 }
 
 // PlaceUnder is place under the limit of the call, if the call brought one.
@@ -32,21 +32,24 @@ func (t *Terms) PlaceUnder(key string, given *account.Plan) (Place, error) {
 	if given == nil {
 		return t.Place(key)
 	}
-	return t.Slot(Place{Plan: given}, key), nil
+	return t.slot(Place{Plan: given}, key)
 }
 
-// Slot adds the key and its tag.
-func (t *Terms) Slot(at Place, key string) Place {
+// slot adds the key and its tag. Of a split key it is the place of the part that the process uses.
+func (t *Terms) slot(at Place, key string) (Place, error) {
 	by := key
 	if t.TagBy != nil {
 		by = t.TagBy(key)
 	}
 	at.Key, at.Tag = key, t.Names.Tag(by)
-	return at
+	if t.Split == nil {
+		return at, nil
+	}
+	return t.partOf(at)
 }
 
 // InRedis returns the key in Redis.
-func (t *Terms) InRedis(at Place) string { return t.Names.State(at.Tag, t.Name, at.Key) }
+func (t *Terms) InRedis(at Place) string { return t.state(at.Plan, at.Tag, at.Key) }
 
 // Lock returns the locked entry of the key, and makes it if necessary. The entry gets the limit of the call, or else
 // the key's own. Lock returns nil when memory is full of keys that owe.
@@ -114,29 +117,42 @@ func (t *Terms) LockBy(key string, given *account.Plan, known *Place) (*Entry, *
 			e.Unlock()
 		case want == nil && !at.from.Asked && t.renews(e, key, &again): // the entry is not locked any more
 		default:
-			return e, t.settleOn(e, want, at, &again), res, nil
+			plan, err := t.settleOn(e, want, at, &again)
+			if err != nil {
+				e.Unlock()
+				return nil, nil, res, err
+			}
+			return e, plan, res, nil
 		}
 	}
 }
 
 // settleOn returns the plan under which a call is decided, and gives it to the entry if it counts. want is the plan of
-// the call, or nil. Call it under e.mu.
-func (t *Terms) settleOn(e *Entry, want *account.Plan, at Place, again *renewal) *account.Plan {
+// the call, or nil. It fails if the limit cannot be split into the parts that the key has. Call it under e.mu.
+func (t *Terms) settleOn(e *Entry, want *account.Plan, at Place, again *renewal) (_ *account.Plan, err error) {
+	asked := at.from.Asked
 	switch {
-	case at.from.Asked:
-		want = e.own(at, t.Clock.Now())
+	case asked:
 	case again.answers(e):
-		want = e.own(again.at, t.Clock.Now())
+		at, asked = again.at, true
 	case want == nil && t.Control.Outdated(e.Plan.Load()):
 		want = t.Control.PlanOf(e.Name)
 	}
+	if asked {
+		if at.Plan, err = e.inPart(at.Plan); err != nil {
+			return nil, err
+		}
+		want = e.own(at, t.Clock.Now())
+	} else if want, err = e.inPart(want); err != nil {
+		return nil, err
+	}
 	switch {
 	case want == nil:
-		return e.Standing()
+		return e.Standing(), nil
 	case !account.Static(want.Limit):
 		e.adapt(want, t.Clock.Now())
 	}
-	return want
+	return want, nil
 }
 
 // renews asks LimitFor again if that is due, and reports whether it has unlocked the entry for this. Until the answer

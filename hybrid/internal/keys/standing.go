@@ -64,6 +64,8 @@ func (e *Entry) next(p *account.Plan, now int64) *account.Plan {
 	switch {
 	case old == p || old.From == account.FromCall:
 		return p
+	case p.Part.Of > 1 && old.From == p.From && old.Of != nil && old.Of == p.Of: // the plan of a part, made once more
+		return old
 	case old.Of == p && old.InForce(now) > 0, old.Limit == p.Limit && old.From == account.FromConfig && p.From == account.FromConfig:
 		return old
 	case old.Limit == p.Limit || old.From == account.FromLimiter && p.From == account.FromLimiter:
@@ -71,7 +73,7 @@ func (e *Entry) next(p *account.Plan, now int64) *account.Plan {
 	}
 	turned := *p
 	turned.Began = max(1, now)
-	if p.From == account.FromLimiter {
+	if p.From == account.FromLimiter && p.Of == nil {
 		turned.Of = p
 	}
 	return &turned

@@ -110,11 +110,8 @@ func (s *Store) Add(e *Entry, now int64) (got *Entry, owing []*Entry) {
 			sh.lru.Get(old)
 			continue
 		}
-		sh.lru.Remove(old)
-		t.remove(maphash.String(s.seed, old.Name), old)
-		s.Keys.Add(-1)
+		s.remove(sh, maphash.String(s.seed, old.Name), old, now)
 		s.Evicted.Add(1)
-		s.lastEvict.Store(now)
 	}
 	if n := sh.lru.Len(); n == len(t) {
 		t = t.grown(2*n, s.seed)
@@ -124,6 +121,26 @@ func (s *Store) Add(e *Entry, now int64) (got *Entry, owing []*Entry) {
 	t.put(hash, e)
 	s.Keys.Add(1)
 	return e, owing
+}
+
+// evict removes an entry, if it may go, and reports whether it did. It calls then before others see that it has gone.
+func (s *Store) evict(e *Entry, now int64, then func()) bool {
+	sh, hash, have := s.lock(e.Name)
+	defer sh.mu.Unlock()
+	if have != e || !e.tryEvict(now) {
+		return false
+	}
+	then()
+	s.remove(sh, hash, e, now)
+	return true
+}
+
+// remove removes an entry that tryEvict has marked. Call it under the lock of the shard.
+func (s *Store) remove(sh *shard, hash uint64, e *Entry, now int64) {
+	sh.lru.Remove(e)
+	sh.table.Load().remove(hash, e)
+	s.Keys.Add(-1)
+	s.lastEvict.Store(now)
 }
 
 // Each calls f for every entry, outside the shards' locks.

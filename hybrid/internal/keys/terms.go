@@ -8,6 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/control"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/restore"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/split"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/account"
 	"github.com/hybridlimit/hybridlimit/internal/algo"
@@ -42,6 +43,7 @@ type Terms struct {
 	Penalties *Penalties       // of all classes of the limiter; nil: none
 	Shares    *fallback.Shares // of all classes of the limiter
 	Restore   *restore.Asker   // of all classes of the limiter; nil: none
+	Split     *split.Keys      // nil: no key is split
 	Overflow  *sometimes.Line  // about keys that find no memory, likewise
 	Observes  atomic.Bool      // keys are observed: leases live for a second, because those of others come off what is left
 
@@ -75,7 +77,7 @@ func (t *Terms) setConditions(c *account.Conditions, p *account.Plan, now int64)
 	t.Pace.Event(p.Full)
 	c.Bucket, c.Window, c.Floor, c.Limit = p.Bucket, p.Window, p.Floor, p.Limit
 	c.Mode, c.MaxWait, c.Interval = t.Control.Mode(), int64(t.MaxWait), int64(t.SyncInterval)
-	c.N, c.Every, c.Adaptive = t.Fleet.Accounts(), t.every(), t.SyncEvery == 0
+	c.N, c.Every, c.Adaptive = p.Part.Among(t.Fleet.Accounts()), t.every(), t.SyncEvery == 0
 	c.RTT, c.Tick, c.MaxLife = int64(t.Engine.RTT()), int64(Tick), t.MaxLife
 	if t.Observes.Load() {
 		c.MaxLife = 1
@@ -83,7 +85,7 @@ func (t *Terms) setConditions(c *account.Conditions, p *account.Plan, now int64)
 	c.RelookIn = clock.Jitter(account.MaxView)
 	c.Closing, c.Behind = t.Control.Closed.Load(), t.Engine.Behind()
 	if t.Fleet.Known(now) {
-		c.Credit = t.Credit(p, c.N)
+		c.Credit = t.Credit(p, t.Fleet.Accounts())
 	}
 	c.Blind = account.MayBeFull(p.Full, max(t.Count.Born, p.Began), t.Store.lastEvict.Load(), now)
 	c.Fallback = t.Share(p, t.Fleet.Size())
@@ -106,9 +108,11 @@ func (t *Terms) GivesCredit() bool {
 	return mode == account.ModeDeferred || mode == account.ModeAuto && t.Overshoot > 0
 }
 
-// Credit returns C in a fleet of n accounts.
+// Credit returns C in a fleet of n accounts. A process has credit in one part of a split key, so its C is that of the
+// undivided limit, and all parts together admit (N − 1)·C early.
 func (t *Terms) Credit(p *account.Plan, n int64) int64 {
-	return p.Credit(t.Control.Mode(), t.Overshoot, t.every(), n)
+	c := p.Undivided().Credit(t.Control.Mode(), t.Overshoot, t.every(), n)
+	return min(c, p.Burst+p.Floor)
 }
 
 // CreditNow returns C of the limiter's own limit; 0 while N is not known.
@@ -119,9 +123,10 @@ func (t *Terms) CreditNow() int64 {
 	return t.Credit(t.Control.Plan(), t.Fleet.Accounts())
 }
 
-// Share returns the size of a key's share in a fleet of n processes.
+// Share returns the size of a key's share in a fleet of n processes. A process has it whatever part of a split key it
+// uses.
 func (t *Terms) Share(p *account.Plan, n int64) account.Fallback {
-	return p.Fallback(t.Control.Fallback(), t.FallbackFloor, n)
+	return p.Undivided().Fallback(t.Control.Fallback(), t.FallbackFloor, n)
 }
 
 // lazily returns the due time of a sync that can wait for T. Due times lie on a grid of T/2, so that many keys share

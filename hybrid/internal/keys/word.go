@@ -15,11 +15,11 @@ import (
 // until earlier writes have reached the cache. The rejected alternative copies the answer in pieces larger than the
 // writes. Such a copy waits for the cache too, and took as long as the rest of the call (BenchmarkAllow).
 func (t *Terms) Common(e *Entry, r *account.Plan, n int64, res *hybridlimit.Result) bool {
-	if n > r.Burst || n > account.MaxUnits {
+	if n > r.Most || n > account.MaxUnits {
 		return false
 	}
 	epoch := t.Clock.Epoch()
-	res.Limit, res.Policy = r.Burst, t.Name
+	res.Limit, res.Policy = r.Shown, t.Name
 	for {
 		w := e.Word.Load()
 		if account.Over(w, epoch) {

@@ -235,7 +235,7 @@ func (b *Heart) round(ctx context.Context) (changed int64, ok bool) {
 			b.counted(ls, func(l *Party) (processes, accounts int64) {
 				return b.book.Processes(count, l.Name), b.book.Accounts(count, l.Name, l.Classes)
 			}, sent, received)
-			b.compareLimits(count, ls)
+			b.compare(count, ls)
 			if !b.loaded {
 				b.loaded = b.loadScript(ctx)
 			}

@@ -22,13 +22,16 @@ type Party struct {
 	Control *control.View
 	// Sized is called when N is known, after each count: the goroutine of the heartbeat calls it, under no lock.
 	Sized func(accounts int64)
+	// Parts returns the largest number of parts of the split keys of the limiter so far. Nil: it splits no keys.
+	Parts func() int64
 	Left  atomic.Bool   // heartbeats no longer count this limiter
 	Ready chan struct{} // closed when N is known, from two heartbeats or from HubConfig.FleetSize, and one was answered
 
 	readyOnce sync.Once
 	// The rest belongs to the heartbeat's goroutine.
-	settled bool // the settings of this limiter were heard
-	other   otherLimit
+	settled bool         // the settings of this limiter were heard
+	other   disagreement // about the limit
+	split   disagreement // about the number of parts
 }
 
 // NewParty returns the part of a limiter with so many classes. hint is HubConfig.FleetSize.
@@ -87,36 +90,61 @@ const (
 	repeatOther = time.Hour
 )
 
-// otherLimit is the knowledge that other processes have another limit for a limiter. The heartbeat's goroutine owns it.
-type otherLimit struct {
-	since  int64 // ns of the hub's clock; 0: they have none
+// disagreement is the knowledge that other processes have other settings for a limiter. The heartbeat's goroutine owns
+// it.
+type disagreement struct {
+	since  int64 // ns of the hub's clock; 0: there is none
 	logged int64 // ns: the last line; 0: none
 }
 
-// compareLimits logs limiters for which other processes have another limit for longer than a rollout. Two programs that
-// chose the same prefix and name share the state of their keys without knowing it.
-func (b *Heart) compareLimits(count groups.Count, ls []*Party) {
+// due notes whether there is a disagreement now, and reports whether a line about it is due.
+func (d *disagreement) due(is bool, now int64) bool {
+	switch {
+	case !is:
+		d.since = 0
+	case d.since == 0:
+		d.since = now
+	case now-d.since < int64(rollout), d.logged > 0 && now-d.logged < int64(repeatOther):
+	default:
+		d.logged = now
+		return true
+	}
+	return false
+}
+
+// compare logs limiters for which other processes have another limit, or another number of parts of a key, for longer
+// than a rollout. Two programs that chose the same prefix and name share the state of their keys without knowing it.
+func (b *Heart) compare(count groups.Count, ls []*Party) {
 	now := max(1, b.env.Clock.Now())
 	for _, l := range ls {
-		o, own := &l.other, l.Control.Program()
+		own := l.Control.Program()
 		other, processes := "", int64(0)
 		if s := l.Control.Source(); s == control.FromConfig || s == control.FromSettings {
 			other, processes = b.book.OtherLimit(count, l.Name, own)
 		}
-		switch {
-		case other == "":
-			o.since = 0
-		case o.since == 0:
-			o.since = now
-		case now-o.since < int64(rollout), o.logged > 0 && now-o.logged < int64(repeatOther):
-		default:
-			o.logged = now
+		if l.other.due(other != "", now) {
 			b.env.Log.Write(slog.LevelWarn, tell.MsgOtherLimit, 0, []any{
 				slog.String("limiter", l.Name), slog.String("limit", own),
 				slog.String("other", other), slog.Int64("processes", processes),
 			})
 		}
+		parts := l.parts()
+		others, processes := b.book.OtherParts(count, l.Name, parts)
+		if l.split.due(others > 0, now) {
+			b.env.Log.Write(slog.LevelWarn, tell.MsgOtherSplit, 0, []any{
+				slog.String("limiter", l.Name), slog.Int64("parts", parts),
+				slog.Int64("other", others), slog.Int64("processes", processes),
+			})
+		}
 	}
+}
+
+// parts returns the largest number of parts of a key; 0: not known.
+func (l *Party) parts() int64 {
+	if l.Parts == nil {
+		return 1
+	}
+	return l.Parts()
 }
 
 // terms returns what the names of the group of a process with these limiters say. With plain, or if the names would be
@@ -132,6 +160,9 @@ func (b *Heart) terms(ls []*Party) []string {
 	full := append(terms, groups.TagsTerm(b.env.Names.Tags))
 	for _, l := range ls {
 		full = append(full, groups.LimitTerm(l.Name, l.Control.Program()))
+		if l.Parts != nil {
+			full = append(full, groups.SplitTerm(l.Name, l.Parts()))
+		}
 	}
 	length := 0
 	for _, term := range full {

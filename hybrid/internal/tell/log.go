@@ -74,6 +74,8 @@ const (
 	MsgPausesFull = "hybridlimit: a key is not paused, because this process knows too many pauses; raise Penalty.After"
 	MsgKeysFull   = "hybridlimit: Redis has lost limits of single keys and has no room to restore them; set them again"
 	MsgOtherLimit = "hybridlimit: other processes have another limit for this limiter, and share the state of its keys; give programs of different limits different names or prefixes; the attribute other has their limit"
+	MsgOtherSplit = "hybridlimit: other processes split the keys of this limiter into another number of parts; a key with two numbers of parts may admit up to twice its limit; give all processes the same Config.Split; the attribute other has their number"
+	MsgSplitAlone = "hybridlimit: Config.Split gains nothing on a single Redis: it costs part of each burst, and the parts share one server; the limiter splits its keys all the same"
 	MsgRefuses    = "hybridlimit: Redis refuses the syncs of a slot; the keys of the slot are decided locally, by the fallback of their limiter; the attribute cause has the error"
 	MsgTakes      = "hybridlimit: Redis applies the syncs of a slot again; the shared limit holds for the keys of the slot again"
 	MsgRenamed    = "hybridlimit: another program or process uses this process's identity in Redis: it wrote to this process's envelope, or it is a copy of this process; this process continues under a new identity"

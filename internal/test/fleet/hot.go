@@ -34,6 +34,8 @@ type HotScenario struct {
 	Latency   time.Duration     // a round trip to Redis: half in each direction
 	RedisOp   time.Duration     // the time of a message in Redis, which runs one at a time
 	Batch     int               // number of ops in a message, with those of other keys; 0: 1
+	Parts     int               // of a split key, of Leases: each has a Redis of its own; 0: the key is whole
+	Dies      time.Duration     // from then on, the last part's Redis does not answer; 0: never
 	Sized     bool              // processes know N from the start, as with HubConfig.FleetSize
 	Span      time.Duration
 	Steady    time.Duration // the first part, which the steady figures leave out
@@ -57,6 +59,8 @@ type HotReport struct {
 	Away       int64   // calls that were decided without Redis, from five seconds after the start or Step on
 	AwayOf     int64   // calls in that time
 	Tenths     []int64 // units admitted in each tenth of a second of the whole run
+	OpsOf      []int64 // Ops of each part of a split key
+	Moves      int     // of processes to another part, in the whole run
 }
 
 // hotLimiter decides the calls of one key in all processes. It tells each admission by hotWorld.admit.
@@ -68,9 +72,9 @@ type hotWorld struct {
 	s       HotScenario
 	rnd     *rand.Rand // of the limiter
 	meter   *meter.Bucket
-	free    int64   // ns; Redis has done all ops that have come
-	seconds []int64 // ops
-	asked   []int64 // calls by process, of the steady part
+	redis   hotServer // of a key that is whole
+	seconds []int64   // ops
+	asked   []int64   // calls by process, of the steady part
 	granted []int64
 	order   []int // of processes by demand
 	report  HotReport
@@ -107,6 +111,11 @@ func RunHot(t testing.TB, s HotScenario) HotReport {
 	}
 	w.play(limiter)
 	w.measure()
+	if h, ok := limiter.(*hotLeases); ok {
+		for _, part := range h.parts {
+			w.report.OpsOf = append(w.report.OpsOf, part.ops)
+		}
+	}
 	return w.report
 }
 
@@ -169,23 +178,34 @@ func (w *hotWorld) away() {
 	}
 }
 
-// exchange lets an op reach Redis. answer runs when the answer is back.
-func (w *hotWorld) exchange(run, answer func()) {
+// hotServer is a Redis of a hot key.
+type hotServer struct {
+	free int64 // ns; it has done all ops that have come
+	ops  int64 // of the steady part
+	dies int64 // ns; 0: never
+}
+
+// exchange lets an op reach a Redis. answer runs when the answer is back.
+func (w *hotWorld) exchange(to *hotServer, run, answer func()) {
 	w.After(int64(w.s.Latency/2), func() {
 		if w.steady() {
 			w.report.Ops++
+			to.ops++
 		}
 		w.seconds[min(w.Now/second, int64(len(w.seconds)-1))]++
 	})
-	w.message(w.s.RedisOp, run, answer)
+	w.message(to, w.s.RedisOp, run, answer)
 }
 
-// message lets a message reach Redis, which needs the time cost for it, and runs one at a time.
-func (w *hotWorld) message(cost time.Duration, run, answer func()) {
+// message lets a message reach a Redis, which needs the time cost for it, and runs one at a time.
+func (w *hotWorld) message(to *hotServer, cost time.Duration, run, answer func()) {
 	there := int64(w.s.Latency / 2)
 	w.After(there, func() {
-		w.free = max(w.free, w.Now) + int64(cost)
-		w.At(w.free, func() {
+		if to.dies > 0 && w.Now >= to.dies {
+			return
+		}
+		to.free = max(to.free, w.Now) + int64(cost)
+		w.At(to.free, func() {
 			run()
 			w.After(int64(w.s.Latency)-there, answer)
 		})

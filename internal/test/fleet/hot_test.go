@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,6 +60,42 @@ func TestHotKey(t *testing.T) {
 	}
 	if wild, capped := excess[DropRatio], excess[DropRatioCapped]; wild < 0.3 || capped > wild/2 {
 		t.Errorf("excess %.2f without and %.2f with a cap", wild, capped)
+	}
+}
+
+// TestHotSplit splits a hot key of a hundred processes into four parts. Each part has a quarter of the ops. Nothing is
+// admitted above the bound, and the parts together admit as much as the whole key, also if few processes have most of the
+// calls: these use other parts then. Parts of a small fleet have more and less processes, so the bound is wider.
+func TestHotSplit(t *testing.T) {
+	for _, tc := range []struct {
+		load, zipf float64
+		step       bool
+	}{{0.5, 0, false}, {1.5, 0, false}, {10, 0, false}, {10, 0, true}, {1.5, 0.9, false}} {
+		s := hotFleet(Leases, 200, 10, tc.load)
+		s.Parts, s.Zipf = 4, tc.zipf
+		if tc.step {
+			s.Step = 8 * time.Second
+		}
+		r := RunHot(t, s)
+		t.Logf("load %g, Zipf %g, step %t: %.3f ops, of parts %v, %d moves, utilisation %.3f, Jain %.3f, excess %.2f of a burst, seconds %.2f to %.2f", tc.load, tc.zipf,
+			tc.step, r.each(), r.OpsOf, r.Moves, r.utilisation(), r.Jain, r.Excess/float64(s.Limit.Burst), r.Low, r.High)
+		if r.each() > 0.5 || r.utilisation() < 0.97 || r.Excess > 0.001 || slices.Max(r.OpsOf)*4 > r.Ops*14/10 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// TestHotPartDies lets the Redis of the last of four parts die. Its processes have their share of the whole limit, and the
+// other parts go on.
+func TestHotPartDies(t *testing.T) {
+	s := hotFleet(Leases, 200, 10, 1.5)
+	s.Parts, s.Dies = 4, 20*time.Second
+	r := RunHot(t, s)
+	away := float64(r.Away) / float64(r.AwayOf)
+	t.Logf("%.1f %% of the calls without Redis, utilisation %.3f, excess %.2f of a burst, seconds %.2f to %.2f", 100*away, r.utilisation(),
+		r.Excess/float64(s.Limit.Burst), r.Low, r.High)
+	if away < 0.05 || away > 0.3 || r.utilisation() < 0.97 || r.Excess > 0.3*float64(s.Limit.Burst) {
+		t.Errorf("%+v", r)
 	}
 }
 

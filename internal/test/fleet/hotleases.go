@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -8,6 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algo"
 	"github.com/hybridlimit/hybridlimit/internal/census"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
+	"github.com/hybridlimit/hybridlimit/internal/parts"
 )
 
 // The settings of package hybrid that a hot key depends on, with their defaults.
@@ -27,12 +29,9 @@ const (
 // hotLeases is a fleet of accounts in ModeStrict, with the sync engine reduced to one key. An op without an answer is
 // sent again, with the envelope that makes Redis apply it once.
 type hotLeases struct {
-	w          *hotWorld
-	plan       *account.Plan
-	conditions account.Conditions
-	procs      []*hotProcess
-	state      algo.State
-	dies       int64 // µs of Redis time
+	w     *hotWorld
+	parts []*hotPart
+	procs []*hotProcess
 }
 
 type hotProcess struct {
@@ -46,6 +45,8 @@ type hotProcess struct {
 	wants   account.Sync
 	flight  *hotFlight
 	share   fallback.OfKey
+	part    *hotPart
+	watch   parts.Watch
 
 	knows    bool  // N, from a heartbeat
 	failures int   // in a row
@@ -67,15 +68,25 @@ type hotFlight struct {
 }
 
 func newHotLeases(w *hotWorld, maxLife int64) *hotLeases {
-	h := &hotLeases{w: w, plan: account.NewPlan(w.s.Limit)}
-	n := int64(w.s.Processes)
-	h.conditions = account.Conditions{
-		Bucket: h.plan.Bucket, Limit: w.s.Limit, Mode: account.ModeStrict, N: n, Every: hotEvery, Interval: hotInterval,
-		MaxLife: maxLife, RTT: int64(w.s.Latency), Tick: hotTick, MaxWait: hotWait, RelookIn: account.MaxView,
-		Fallback: h.plan.Fallback(fallback.KindShare, 0, n),
+	h := &hotLeases{w: w}
+	whole, n := account.NewPlan(w.s.Limit), int64(w.s.Processes)
+	for nth := range max(1, w.s.Parts) {
+		part := parts.Part{Nth: uint16(nth + 1), Of: uint16(max(1, w.s.Parts))}
+		plan := whole.In(part)
+		h.parts = append(h.parts, &hotPart{part: part, plan: plan, conditions: account.Conditions{
+			Bucket: plan.Bucket, Limit: plan.Limit, Mode: account.ModeStrict, N: part.Among(n), Every: hotEvery, Interval: hotInterval,
+			MaxLife: maxLife, RTT: int64(w.s.Latency), Tick: hotTick, MaxWait: hotWait, RelookIn: account.MaxView,
+			Fallback: whole.Fallback(fallback.KindShare, 0, n),
+		}})
 	}
-	for range w.s.Processes {
-		h.procs = append(h.procs, &hotProcess{due: never, knows: w.s.Sized, share: fallback.OfKey{Of: fallback.New(1), Key: "k"}})
+	if w.s.Dies > 0 {
+		h.parts[len(h.parts)-1].hotServer.dies = int64(w.s.Dies)
+	}
+	for i := range w.s.Processes {
+		home := parts.Home(fmt.Sprint("process ", w.s.Seed, " ", i), "k", len(h.parts))
+		h.procs = append(h.procs, &hotProcess{
+			due: never, knows: w.s.Sized, share: fallback.OfKey{Of: fallback.New(1), Key: "k"}, part: h.parts[max(0, int(home.Nth)-1)],
+		})
 	}
 	for i := range h.procs {
 		first := int64(0) // a cold start: all processes start at once
@@ -89,7 +100,7 @@ func newHotLeases(w *hotWorld, maxLife int64) *hotLeases {
 
 // terms returns the conditions of a process now.
 func (h *hotLeases) terms(p *hotProcess) *account.Conditions {
-	c := h.conditions
+	c := p.part.conditions
 	c.Fallback.Share = p.share
 	c.Broken = p.open
 	return &c
@@ -97,7 +108,8 @@ func (h *hotLeases) terms(p *hotProcess) *account.Conditions {
 
 // begin and end are around each event of an account, as in package hybrid.
 func (h *hotLeases) begin(p *hotProcess) {
-	p.account.Begin(p.left, h.w.Now)
+	spent, _ := p.account.Begin(p.left, h.w.Now)
+	p.watch.Count(spent.Units, spent.Kind == account.DenyBudget)
 	p.word, p.left = account.Budget{}, 0
 }
 
@@ -123,7 +135,7 @@ func (h *hotLeases) call(i int) {
 	c := h.terms(p)
 	v := p.account.Call(c, 1, now)
 	if v.Action == account.Ask {
-		waiter := account.NewWaiter(1, h.plan)
+		waiter := account.NewWaiter(1, p.part.plan)
 		p.waiters.Add(waiter)
 		h.w.report.Waits++
 		h.w.After(hotWait, func() { h.leave(i, waiter) })
@@ -139,6 +151,9 @@ func (h *hotLeases) call(i int) {
 func (h *hotLeases) decided(i int, v account.Verdict) {
 	if v.Action == account.Admit {
 		h.w.admit(i)
+	}
+	if v.Source != hybridlimit.SourceFallback {
+		h.procs[i].watch.Count(1, v.Action != account.Admit)
 	}
 	if v.Source == hybridlimit.SourceFallback || v.Source == hybridlimit.SourceTimeout {
 		h.w.away()
@@ -182,7 +197,7 @@ func (h *hotLeases) poke(i int) {
 	p.due = never
 	p.waiters.Front()
 	h.begin(p)
-	op, _, ok := p.account.Send(h.terms(p), h.plan, &p.waiters, now)
+	op, _, ok := p.account.Send(h.terms(p), p.part.plan, &p.waiters, now)
 	h.end(p)
 	if !ok {
 		h.look(i)
@@ -208,7 +223,7 @@ func (h *hotLeases) send(i int) {
 	f.attempt++
 	attempt, at, queueing := f.attempt, h.w.Now, h.queueing(p)
 	current := func() bool { return p.flight == f && f.attempt == attempt }
-	h.w.exchange(func() { h.apply(f) }, func() {
+	h.w.exchange(&p.part.hotServer, func() { p.part.apply(f, h.w.Now) }, func() {
 		if current() {
 			took := h.w.Now - at
 			if p.rtt == 0 {
@@ -255,21 +270,26 @@ func (h *hotLeases) beat(i int) {
 	if !p.knows {
 		timeout *= 4
 	}
-	if p.open && at < p.retryAt {
+	if p.open && at < p.retryAt && p.part == h.parts[0] {
 		h.w.At(p.retryAt, func() { h.beat(i) })
 		return
 	}
 	gone := false
-	h.w.message(min(h.w.s.RedisOp, hotBeatCost), func() {}, func() {
+	h.lookForPart(i)
+	h.w.message(&h.parts[0].hotServer, min(h.w.s.RedisOp, hotBeatCost), func() {}, func() {
 		if !gone {
 			answered, p.knows = true, true
-			h.heard(i, h.w.Now-at > max(hotSlow, queueing*3/4))
+			if p.part == h.parts[0] { // there is a breaker for each server
+				h.heard(i, h.w.Now-at > max(hotSlow, queueing*3/4))
+			}
 			h.w.At(max(h.w.Now, at+hotBeat), func() { h.beat(i) })
 		}
 	})
 	h.w.After(timeout, func() {
 		if gone = !answered; gone {
-			h.heard(i, true)
+			if p.part == h.parts[0] {
+				h.heard(i, true)
+			}
 			h.w.At(max(h.w.Now, at+hotBeat), func() { h.beat(i) })
 		}
 	})
@@ -297,17 +317,17 @@ func (h *hotLeases) heard(i int, failed bool) {
 }
 
 // apply runs an op in Redis, once.
-func (h *hotLeases) apply(f *hotFlight) {
+func (q *hotPart) apply(f *hotFlight, at int64) {
 	if f.applied {
 		return
 	}
-	now := (hotEpoch + h.w.Now) / 1000
-	if h.state.Born != 0 && now >= h.dies {
-		h.state = algo.State{}
+	now := (hotEpoch + at) / 1000
+	if q.state.Born != 0 && now >= q.dies {
+		q.state = algo.State{}
 	}
-	next, ans, dirty := h.plan.Bucket.Apply(h.state, f.op, now)
+	next, ans, dirty := q.plan.Bucket.Apply(q.state, f.op, now)
 	if dirty {
-		h.state, h.dies = next, now+h.plan.Bucket.TTL(next)*1000
+		q.state, q.dies = next, now+q.plan.Bucket.TTL(next)*1000
 	}
 	f.ans, f.applied, f.redisNow = ans, true, now
 }
@@ -318,7 +338,7 @@ func (h *hotLeases) receive(i int) {
 	f := p.flight
 	p.flight = nil
 	h.begin(p)
-	answered, next, _ := p.account.Receive(h.terms(p), h.plan, &p.waiters, account.Answer{
+	answered, next, _ := p.account.Receive(h.terms(p), p.part.plan, &p.waiters, account.Answer{
 		Answer: f.ans, RedisNow: f.redisNow, Sent: f.sent, At: h.w.Now,
 	}, h.w.Now)
 	for _, waiter := range answered {

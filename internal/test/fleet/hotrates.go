@@ -104,7 +104,7 @@ func (h *hotRates) ask(i int, wants bool) {
 	told := *p
 	p.tokens, p.units, p.offered = 0, 0, 0
 	var got ratesProcess
-	h.w.exchange(func() { got = h.assign(told, wants) }, func() {
+	h.w.exchange(&h.w.redis, func() { got = h.assign(told, wants) }, func() {
 		got.offered, got.asked, got.heard = p.offered, h.w.Now, true
 		*p = got
 		if wants && p.units >= 1 {

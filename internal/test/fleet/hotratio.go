@@ -62,7 +62,7 @@ func (h *hotRatio) report(i int) {
 	h.w.After(ratioEvery, func() { h.report(i) })
 	offered, admitted, answer := p.offered, p.admitted, 1.0
 	p.offered, p.admitted = 0, 0
-	h.w.exchange(func() { answer = h.count(offered, admitted) }, func() {
+	h.w.exchange(&h.w.redis, func() { answer = h.count(offered, admitted) }, func() {
 		p.probability, p.most = answer, max(2*admitted, h.share())
 	})
 }

@@ -33,7 +33,8 @@ var product = map[string]rule{
 	"adapter":            {inside: []string{"."}}, // for authors of limiters and adapters
 	"internal/periods":   {inside: []string{"."}},
 	"internal/algo":      {inside: []string{".", "internal/periods"}},
-	"internal/account":   {inside: []string{".", "internal/algo", "internal/fallback"}}, // pure: purity_test.go
+	"internal/parts":     {inside: []string{"."}},
+	"internal/account":   {inside: []string{".", "internal/algo", "internal/fallback", "internal/parts"}}, // pure: purity_test.go
 	"internal/fallback":  {outside: []string{lru, xtime}},
 	"internal/sometimes": {outside: []string{xtime}},
 	"internal/permits":   {}, // pure: purity_test.go
@@ -93,9 +94,13 @@ var product = map[string]rule{
 		inside: []string{
 			".", "internal/account", "internal/algo", "internal/census", "internal/clock", "internal/fallback", "internal/refresh",
 			"internal/runner", "internal/shards", "internal/sometimes", "internal/wire", "lua", "sync",
-			"hybrid/internal/control", "hybrid/internal/member", "hybrid/internal/restore", "hybrid/internal/tell",
+			"internal/parts", "hybrid/internal/control", "hybrid/internal/member", "hybrid/internal/restore", "hybrid/internal/split", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
+	},
+	"hybrid/internal/split": {
+		inside:  []string{".", "internal/parts"},
+		outside: []string{lru},
 	},
 	"hybrid/internal/restore": {
 		inside:  []string{"internal/account", "internal/algo"},
@@ -117,9 +122,9 @@ var product = map[string]rule{
 	"hybrid": {
 		inside: []string{
 			".", "adapter", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
-			"internal/groups", "internal/classes", "internal/moves", "internal/news", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
+			"internal/groups", "internal/classes", "internal/moves", "internal/news", "internal/parts", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
 			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/direct", "hybrid/internal/explain",
-			"hybrid/internal/inflight", "hybrid/internal/keys", "hybrid/internal/member", "hybrid/internal/restore", "hybrid/internal/tell",
+			"hybrid/internal/inflight", "hybrid/internal/keys", "hybrid/internal/member", "hybrid/internal/restore", "hybrid/internal/split", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
