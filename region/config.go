@@ -36,8 +36,8 @@ type Config struct {
 	// Escrow is the fraction of the burst that may be under way between regions, above 0 and at most 0.5. With more,
 	// units come faster, and each region has fewer units at once. Zero: 0.25.
 	Escrow float64
-	// Limiter has more settings of this region's limiter. Its Name, Hub, LimitFor, Classes and MaxLease must be zero. An
-	// Overshoot of zero is 0.025 here, because the sum of N·C counts one C more than that of package hybrid.
+	// Limiter has more settings of this region's limiter. Its Name, Hub, LimitFor, Classes, MaxLease and Split must be
+	// zero. An Overshoot of zero is 0.025 here, because the sum of N·C counts one C more than that of package hybrid.
 	Limiter hybrid.Config
 }
 
@@ -68,6 +68,7 @@ func (c Config) violations(limit hybridlimit.Limit) (bad adapter.Violations) {
 	}
 	bad.AddIf(c.Limiter.LimitFor != nil, "Config.Limiter.LimitFor", "set", "must be nil: all keys have one limit")
 	bad.AddIf(c.Limiter.MaxLease != 0, "Config.Limiter.MaxLease", c.Limiter.MaxLease, "must be zero: units from other regions find room beside leases of 1s")
+	bad.AddIf(c.Limiter.Split != nil, "Config.Limiter.Split", "set", "must be nil: units from other regions know no parts")
 	bad.AddIf(len(c.Limiter.Classes) > 0, "Config.Limiter.Classes", len(c.Limiter.Classes), "must be nil: units from other regions know no floors")
 	return bad
 }

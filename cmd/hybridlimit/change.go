@@ -64,7 +64,7 @@ func reset(fs *flag.FlagSet, c *connection) job {
 func (c *connection) resetKey(ctx context.Context, t target, limit hybridlimit.Limit) (before hybridlimit.KeyState, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.timeout)
 	defer cancel()
-	text, ttl, err := c.calls.Stored(ctx, t.redisKey)
+	text, ttl, err := c.calls.Stored(ctx, t.redisKey) // of a split key: of a part that was found
 	if err != nil {
 		return before, fmt.Errorf("hybridlimit: %w", err)
 	}
@@ -80,7 +80,10 @@ func (c *connection) resetKey(ctx context.Context, t target, limit hybridlimit.L
 	if want := kindFor(limit.Algorithm); have != "" && have != want {
 		return before, invalid("-limit", limit.String(), fmt.Sprintf("is a %s, but Redis has a %s under this key", want, have))
 	}
-	if before, err = c.calls.Reset(ctx, t.redisKey, limit); err != nil {
+	before, err = eachPart(t.states, t.redisKey, limit, func(redisKey string, limit hybridlimit.Limit) (hybridlimit.KeyState, error) {
+		return c.calls.Reset(ctx, redisKey, limit)
+	})
+	if err != nil {
 		err = fmt.Errorf("hybridlimit: %w", err)
 	}
 	return before, err

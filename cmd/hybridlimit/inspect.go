@@ -18,6 +18,7 @@ type report struct {
 	Name      string                `json:"name"`
 	Key       string                `json:"key,omitempty"` // unknown for a hashed key that was found by its digest
 	Digest    string                `json:"digest"`
+	Parts     []partReport          `json:"parts,omitempty"` // of a split key
 	RedisKey  string                `json:"redis_key"`
 	Sentence  string                `json:"sentence"`
 	Limit     string                `json:"limit,omitempty"`      // by which State was computed
@@ -32,6 +33,23 @@ type report struct {
 	SwitchSet time.Time             `json:"switch_set,omitzero"`
 
 	found bool // Redis has a state under the key
+}
+
+// partReport is the state of one part of a split key.
+type partReport struct {
+	RedisKey string `json:"redis_key"`
+	Stored   string `json:"stored,omitempty"`
+}
+
+// said describes the state in words.
+func (p partReport) said() string {
+	if s, ok := wire.DecodeState(p.Stored); ok {
+		return standing(s)
+	}
+	if p.Stored != "" {
+		return "a state that this version cannot read"
+	}
+	return "no state: this part has its full limit"
 }
 
 // classReport is the part of the state that a class sees.
@@ -94,18 +112,16 @@ func (c *connection) report(ctx context.Context, t target, limit limitFlag) (r r
 	r = report{Name: c.name, Key: t.key, Digest: t.digest, RedisKey: t.redisKey}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	if r.Stored, r.TTL, err = c.calls.Stored(ctx, t.redisKey); err != nil {
+	if err := c.readStored(ctx, t, &r); err != nil {
 		return r, fmt.Errorf("hybridlimit: %w", err)
 	}
-	r.found = r.Stored != "" || r.TTL > -2
-	r.Sentence = stored(r.Stored, r.found)
 	if limit.set {
 		if s, ok := wire.DecodeState(r.Stored); ok && limit.from != "" && kindOf(s) != kindFor(limit.limit.Algorithm) {
 			limit.set = false // the key has a limit of its own, of another algorithm
 		}
 	}
 	if limit.set {
-		k, err := c.calls.Look(ctx, t.redisKey, limit.limit)
+		k, err := c.look(ctx, t.states, t.redisKey, limit.limit)
 		if err != nil {
 			return r, fmt.Errorf("hybridlimit: %w", err)
 		}
@@ -129,6 +145,33 @@ func (c *connection) report(ctx context.Context, t target, limit limitFlag) (r r
 	s, at, err := h.FleetSwitch(ctx, c.name)
 	r.Switch, r.SwitchSet = s.String(), at
 	return r, err
+}
+
+// readStored reads the texts of the states of a key.
+func (c *connection) readStored(ctx context.Context, t target, r *report) (err error) {
+	if len(t.states) == 0 {
+		r.Stored, r.TTL, err = c.calls.Stored(ctx, t.redisKey)
+		r.found = r.Stored != "" || r.TTL > -2
+		r.Sentence = stored(r.Stored, r.found)
+		return err
+	}
+	r.RedisKey, r.TTL = "", -2
+	for _, s := range t.states {
+		text, ttl, err := c.calls.Stored(ctx, s.redisKey)
+		if err != nil {
+			return err
+		}
+		r.Parts = append(r.Parts, partReport{RedisKey: s.redisKey, Stored: text})
+		if r.TTL = max(r.TTL, ttl); r.Stored == "" {
+			r.Stored = text // for the kind
+		}
+	}
+	r.found = r.Stored != "" || r.TTL > -2
+	r.Sentence = fmt.Sprintf("the key is split into %d parts; add -limit to see the units left now", len(t.states))
+	if !r.found {
+		r.Sentence = stored("", false)
+	}
+	return nil
 }
 
 // stored describes a state in words. Without a limit it cannot give the units left now.
@@ -177,9 +220,14 @@ func (r report) write(out io.Writer) error {
 	if r.Limit != "" && r.LimitFrom != "" {
 		fmt.Fprintf(t, "  limit\t%s, of %s\n", r.Limit, r.LimitFrom)
 	}
-	fmt.Fprintf(t, "  in Redis\t%q\n", r.RedisKey)
+	for _, part := range r.Parts {
+		fmt.Fprintf(t, "  in Redis\t%q\t%s\n", part.RedisKey, part.said())
+	}
+	if len(r.Parts) == 0 {
+		fmt.Fprintf(t, "  in Redis\t%q\n", r.RedisKey)
+	}
 	fmt.Fprintf(t, "  key_digest\t%s\n", r.Digest)
-	if s, ok := wire.DecodeState(r.Stored); ok {
+	if s, ok := wire.DecodeState(r.Stored); ok && len(r.Parts) == 0 {
 		fmt.Fprintf(t, "  debited\t%d units since %s\n", s.Since, time.UnixMicro(max(s.Born, s.Reset)).UTC().Format(time.RFC3339))
 		fmt.Fprintf(t, "  leased\t%d units in the ledger\n", s.Out[0]+s.Out[1])
 	}

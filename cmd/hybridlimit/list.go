@@ -36,8 +36,11 @@ type listed struct {
 	Keys      []row  `json:"keys"`
 	More      bool   `json:"more"` // there are more keys
 
-	seen map[string]bool // the Redis keys of Keys: SCAN may return a key twice
-	said string          // its switch, and since when
+	seen  map[string]bool // the Redis keys of Keys: SCAN may return a key twice
+	shown map[string]bool // the Redis keys of keys to show; of split keys, another text
+	split bool            // there are split keys among them
+	at    map[string]int  // the places of split keys in Keys
+	said  string          // its switch, and since when
 }
 
 // maxListed bounds the limiters in the output. It is more than people would name.
@@ -77,7 +80,8 @@ func (l *listing) find(ctx context.Context, c *connection) error {
 	}
 	return l.run(ctx, c, c.names().Pattern(c.name), func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
 		err := l.page(ctx, c, node, keys)
-		return c.name != "" && l.limiters[c.name].More, err
+		one := l.limiters[c.name]
+		return c.name != "" && one.More && !one.split, err // parts of the shown keys may follow
 	})
 }
 
@@ -88,9 +92,17 @@ func (l *listing) page(ctx context.Context, c *connection, node *redis.Client, k
 		switch r.how {
 		case moved:
 			delete(one.seen, r.redisKey) // the scan may find it on the other node
+			delete(one.shown, r.redisKey)
 			return
 		case odd:
 			r.Written, r.kind = "unreadable", "state that cannot be read"
+		}
+		if r.Parts > 0 {
+			if at, ok := one.at[r.Key]; ok {
+				one.Keys[at].join(r)
+				return
+			}
+			one.at[r.Key] = len(one.Keys)
 		}
 		one.Keys = append(one.Keys, r)
 	})
@@ -101,14 +113,18 @@ func (l *listing) takes(c *connection, redisKey string, p lua.Part) bool {
 	if c.name != "" && p.Limiter != c.name {
 		return false
 	}
-	one := l.found(p.Limiter)
+	one, id := l.found(p.Limiter), redisKey
+	if p.Of > 0 {
+		id = "parts of " + p.Key
+	}
 	switch {
 	case one == nil, p.Key == "" || one.seen[redisKey]:
 		return false
-	case len(one.seen) == l.show:
+	case !one.shown[id] && len(one.shown) == l.show:
 		one.More = true
 		return false
 	}
+	one.shown[id], one.split = true, one.split || p.Of > 0
 	one.seen[redisKey] = true
 	return true
 }
@@ -120,7 +136,7 @@ func (l *listing) found(name string) *listed {
 	case len(l.limiters) == maxListed:
 		l.left = true
 	default:
-		l.limiters[name] = &listed{Name: name, Keys: []row{}, seen: map[string]bool{}}
+		l.limiters[name] = &listed{Name: name, Keys: []row{}, seen: map[string]bool{}, shown: map[string]bool{}, at: map[string]int{}}
 	}
 	return l.limiters[name]
 }
@@ -167,7 +183,7 @@ func (l *listing) look(ctx context.Context, c *connection, r *row) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	k, err := c.calls.Look(ctx, r.redisKey, l.limit.limit)
+	k, err := c.look(ctx, r.states, r.redisKey, l.limit.limit)
 	if r.Now = fmt.Sprintf("%d of %d", k.Left, k.Limit.BurstSize()); r.kind != kindFor(l.limit.limit.Algorithm) {
 		r.Now = "- (a " + r.kind + ")" // the limit has another algorithm
 	}

@@ -29,6 +29,7 @@ type counted struct {
 	accounts int64            // a process has an account for each class of the limiter
 	limits   map[string]int64 // processes by limit, as text
 	tags     int              // of the deployment
+	parts    int64            // the largest number of parts of a split key that a process says
 }
 
 // limit returns the limit that the processes say, if they say one and the same.
@@ -117,6 +118,7 @@ func (r *roll) add(said *groups.Names, processes int64, tags int) {
 			m.limits[limit] += processes
 		}
 		m.count, m.accounts, m.tags = m.count+processes, m.accounts+processes*classes, tags
+		m.parts = max(m.parts, said.Parts[name])
 		r.of[name] = m
 	}
 }

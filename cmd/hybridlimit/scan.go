@@ -120,8 +120,12 @@ type row struct {
 	Second  float64 `json:"per_second"`   // units debited
 	Leased  int64   `json:"leased"`       // units in the ledger
 	Now     string  `json:"left_now,omitempty"`
+	Parts   int     `json:"parts,omitempty"` // of a split key; the other figures are of those that have a state
 
 	limiter, redisKey, kind string
+	amount                  float64     // units left, used or queued
+	states                  []partState // of a split key: of all its parts
+	found                   int         // number of those that have a state
 
 	how   how           // the other fields are complete for held only
 	empty float64       // sort key of top -by emptiest: a larger number is emptier
@@ -153,34 +157,56 @@ func (r *row) of(s wire.State, now time.Time) {
 	r.kind = kindOf(s)
 	switch r.kind {
 	case "bucket":
-		r.Written, r.empty = fmt.Sprintf("%.1f left", level), -level
+		r.amount, r.empty = level, -level
 	case "queue":
-		r.Written, r.empty = fmt.Sprintf("%.1f queued", -level), -level
+		r.amount, r.empty = -level, -level
 	default:
-		r.Written, r.empty = fmt.Sprintf("%d used", s.Cur), float64(s.Cur)
+		r.amount, r.empty = float64(s.Cur), float64(s.Cur)
+	}
+	r.write()
+}
+
+// write sets the text of the units.
+func (r *row) write() {
+	switch r.kind {
+	case "bucket":
+		r.Written = fmt.Sprintf("%.1f left", r.amount)
+	case "queue":
+		r.Written = fmt.Sprintf("%.1f queued", r.amount)
+	case "log":
+		r.Written = fmt.Sprintf("%.0f entries", r.amount)
+	default:
+		r.Written = fmt.Sprintf("%.0f used", r.amount)
+	}
+	if r.Parts > 0 {
+		r.Written += fmt.Sprintf(" in %d of %d parts", r.found, r.Parts)
 	}
 }
 
-// callers returns the caller's key for a Redis key, if that is a state of the limiter -name.
-func (c *connection) callers(key string) (string, bool) {
+// callers returns what a Redis key says, if it is a state of the limiter -name.
+func (c *connection) callers(key string) (lua.Part, bool) {
 	p, ok := c.names().Parse(key)
-	return p.Key, ok && p.Limiter == c.name && p.Key != ""
+	return p, ok && p.Limiter == c.name && p.Key != ""
 }
 
 // rows reads the states of the Redis keys on a page that take selects, and calls visit with a row for each of them. It
 // leaves out keys that vanished meanwhile.
 func (c *connection) rows(ctx context.Context, node *redis.Client, keys []string, take func(redisKey string, p lua.Part) bool, visit func(r row)) error {
 	var taken []string
-	var parts []lua.Part
+	var of []lua.Part
 	for _, k := range keys {
 		if p, ok := c.names().Parse(k); ok && take(k, p) {
-			taken, parts = append(taken, k), append(parts, p)
+			taken, of = append(taken, k), append(of, p)
 		}
 	}
 	rows, err := read(ctx, node, taken)
 	for i, r := range rows {
 		if r.how != vanished {
-			r.limiter, r.Key, r.redisKey = parts[i].Limiter, parts[i].Key, taken[i]
+			r.limiter, r.Key, r.redisKey = of[i].Limiter, of[i].Key, taken[i]
+			if part := partOf(of[i]); part.Of > 0 && r.how == held {
+				r.Parts, r.found, r.states = int(part.Of), 1, c.statesWith(of[i])
+				r.write()
+			}
 			visit(r)
 		}
 	}
@@ -228,7 +254,8 @@ func read(ctx context.Context, node *redis.Client, keys []string) ([]row, error)
 			r.how = odd
 		case entries[i].Err() == nil && entries[i].Val() > 0:
 			n := entries[i].Val()
-			r.kind, r.Written, r.empty = "log", fmt.Sprintf("%d entries", n), float64(n)
+			r.kind, r.amount, r.empty = "log", float64(n), float64(n)
+			r.write()
 		default:
 			r.how = vanished
 		}

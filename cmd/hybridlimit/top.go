@@ -29,8 +29,12 @@ type ranking struct {
 	odd   int                // the number of keys whose state this version cannot read
 	moved int                // the number of keys that were moving to another node
 	seen  map[string]bool
+	split map[string]*row // split keys, by limiter and key; their parts are joined
 	live  roll
 }
+
+// maxSplit bounds the split keys that top joins. The parts of more keys have a row each.
+const maxSplit = 10_000
 
 // ranked is the first keys of a limiter, in order.
 type ranked struct {
@@ -43,7 +47,7 @@ type ranked struct {
 
 // top is the command top.
 func top(fs *flag.FlagSet, c *connection) job {
-	r := &ranking{seen: map[string]bool{}, of: map[string]*ranked{}}
+	r := &ranking{seen: map[string]bool{}, of: map[string]*ranked{}, split: map[string]*row{}}
 	c.unnamed = true
 	fs.StringVar(&r.by, "by", "busiest", "`order`: busiest (units per second since the key's state began), emptiest (units left when the state was last written: the keys that are denied most) or running (permits held, of a limiter of calls in flight; needs -name)")
 	fs.IntVar(&r.show, "n", 20, "number of `keys` to show for a limiter, 1 to 1000")
@@ -70,6 +74,9 @@ func top(fs *flag.FlagSet, c *connection) job {
 			return false, page(ctx, c, node, keys)
 		}); err != nil {
 			return fmt.Errorf("hybridlimit: %w", err)
+		}
+		for _, one := range r.split {
+			r.found(*one)
 		}
 		if err := print(out, c); err != nil {
 			return err
@@ -101,17 +108,43 @@ func (r *ranking) page(ctx context.Context, c *connection, node *redis.Client, k
 		case odd:
 			r.odd++
 		default:
-			r.keys++
-			of := r.of[one.limiter]
-			if of == nil {
-				of = &ranked{Name: one.limiter}
-				r.of[one.limiter] = of
+			if r.joins(one) {
+				return
 			}
-			of.Keys++
-			of.Top = keep(of.Top, one, r.show, func(a, b row) int {
-				return cmp.Or(cmp.Compare(r.rank(b), r.rank(a)), strings.Compare(a.Key, b.Key))
-			})
+			r.found(one)
 		}
+	})
+}
+
+// joins keeps the state of a part of a split key for the end of the scan. It reports false for another key.
+func (r *ranking) joins(one row) bool {
+	if one.Parts == 0 {
+		return false
+	}
+	id := one.limiter + ":" + one.Key
+	have := r.split[id]
+	switch {
+	case have != nil:
+		have.join(one)
+	case len(r.split) == maxSplit:
+		return false
+	default:
+		r.split[id] = &one
+	}
+	return true
+}
+
+// found ranks a key.
+func (r *ranking) found(one row) {
+	r.keys++
+	of := r.of[one.limiter]
+	if of == nil {
+		of = &ranked{Name: one.limiter}
+		r.of[one.limiter] = of
+	}
+	of.Keys++
+	of.Top = keep(of.Top, one, r.show, func(a, b row) int {
+		return cmp.Or(cmp.Compare(r.rank(b), r.rank(a)), strings.Compare(a.Key, b.Key))
 	})
 }
 

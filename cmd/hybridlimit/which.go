@@ -19,6 +19,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/clientkey"
 	"github.com/hybridlimit/hybridlimit/httplimit"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // which is the flags that select a key. All commands about a key have them.
@@ -34,6 +35,7 @@ type which struct {
 	secretFile   string
 	digest       string
 	offline      bool // the command asks no Redis, so it has no -digest
+	split        int  // the number of parts of the key; 0: not known
 
 	secret hybridlimit.Secret // read from secretFile
 	sent   string             // read from standard input
@@ -52,6 +54,7 @@ func (w *which) add(fs *flag.FlagSet) {
 	fs.StringVar(&w.secretFile, "secret-file", "", "for -user, -api-key and -bearer: `file` with the secret of the key function; a newline at the end of the file is ignored")
 	if !w.offline {
 		w.walk.add(fs)
+		fs.IntVar(&w.split, "split", 0, "the result of Config.Split for the key, 1 for a whole key; without it, the number of parts that the processes of the limiter say, if Redis has a state of one of these")
 		fs.StringVar(&w.digest, "digest", "", "instead of a key: the `key_digest` of a log line; finding it takes a scan, unless keys are hashed")
 	}
 }
@@ -117,6 +120,7 @@ func (w *which) check(bad *adapter.Violations, in io.Reader) {
 		bad.AddIf(err != nil, "-ipv4-bits, -ipv6-bits", fmt.Sprint(w.bits4, ", ", w.bits6), "must be 1 to 32 and 1 to 128")
 	}
 	w.secret = secretOf(bad, "-secret-file", w.secretFile)
+	bad.AddIf(w.split < 0 || w.split > lua.MaxTags, "-split", w.split, "must be 1 to 16384, or 0 if it is not known")
 	unused := w.secret != "" && w.user == "" && w.apiKey == "" && w.bearer == ""
 	bad.AddIf(unused, "-secret-file", w.secretFile, "needs -user, -api-key or -bearer")
 	if !w.offline {
@@ -179,7 +183,8 @@ func keyText(fs *flag.FlagSet, c *connection) job {
 type target struct {
 	key      string // the caller's key; empty: unknown, because it is hashed
 	digest   string
-	redisKey string
+	redisKey string      // of a split key: of the first of its parts that were found
+	states   []partState // of a split key: of all its parts; else nil
 }
 
 // said returns the text of the key, or its digest.
@@ -189,11 +194,13 @@ func (t target) said() string { return cmp.Or(t.key, t.digest) }
 // unknown.
 func (c *connection) target(ctx context.Context, key *which, tagBy string, limit *limitFlag) (t target, err error) {
 	if key.digest != "" {
-		t, err = c.find(ctx, key.digest, &key.walk)
+		t, err = c.find(ctx, key.digest, key)
 	} else {
 		t.key = key.key()
 		t.digest = c.names().Digest(c.name, t.key)
-		t.redisKey = c.names().State(c.names().Tag(cmp.Or(tagBy, t.key)), c.name, t.key)
+		tag := c.names().Tag(cmp.Or(tagBy, t.key))
+		t.redisKey = c.names().State(tag, c.name, t.key)
+		err = c.findParts(ctx, &t, tag, key.split)
 	}
 	if err == nil && limit != nil && !limit.set {
 		err = c.knownLimit(ctx, t, limit)
@@ -242,17 +249,18 @@ func (c *connection) knownLimit(ctx context.Context, t target, limit *limitFlag)
 
 // find returns the key with a digest. With HashKeys the digest is part of the Redis key; without, find scans the
 // limiter's keys.
-func (c *connection) find(ctx context.Context, digest string, w *walk) (t target, err error) {
+func (c *connection) find(ctx context.Context, digest string, w *which) (t target, err error) {
 	t.digest = digest
-	if t.redisKey, err = c.hashedKey(ctx, digest); t.redisKey != "" || err != nil {
+	if err = c.hashedKey(ctx, &t, w.split); t.redisKey != "" || err != nil {
 		return t, err
 	}
 	if c.secret == "" {
 		names := c.names()
 		err = w.run(ctx, c, names.Pattern(c.name), func(_ context.Context, _ *redis.Client, keys []string) (bool, error) {
 			for _, k := range keys {
-				if key, ok := c.callers(k); ok && names.Digest(c.name, key) == digest {
-					t.key, t.redisKey = key, k
+				if p, ok := c.callers(k); ok && names.Digest(c.name, p.Key) == digest {
+					t.key, t.redisKey = p.Key, k
+					t.states = c.statesWith(p)
 					return true, nil
 				}
 			}
@@ -270,30 +278,38 @@ func (c *connection) find(ctx context.Context, digest string, w *walk) (t target
 	return t, nothing(fmt.Sprintf("no key of %q in Redis has this digest: its state has expired, or -name, -prefix, -tags or -hash-secret-file is wrong", c.name))
 }
 
-// hashedKey returns the Redis key that ends with a hash, or "" if there is none. It tries all tags.
-func (c *connection) hashedKey(ctx context.Context, hash string) (string, error) {
+// hashedKey finds the Redis key that ends with the digest, if there is one. It tries all tags, and the parts of a key that
+// is split into so many, or into as many as processes say.
+func (c *connection) hashedKey(ctx context.Context, t *target, split int) error {
 	names := c.names()
 	names.HashKeys = "" // the key is already hashed
-	for from := 0; from < c.tags; from += pageKeys {
-		var ttls []*redis.DurationCmd
-		bounded, cancel := context.WithTimeout(ctx, c.timeout)
-		_, err := c.rdb.Pipelined(bounded, func(p redis.Pipeliner) error {
-			for tag := from; tag < min(c.tags, from+pageKeys); tag++ {
-				ttls = append(ttls, p.PTTL(bounded, names.State(tag, c.name, hash)))
+	split, err := c.partsSaid(ctx, split)
+	if err != nil {
+		return err
+	}
+	each := 1 // states of a tag
+	if split > 1 {
+		each += split
+	}
+	for tag := 0; tag < c.tags; {
+		var all []partState
+		for ; tag < c.tags && (len(all) == 0 || len(all)+each <= pageKeys); tag++ {
+			all = append(all, partState{redisKey: names.State(tag, c.name, t.digest)})
+			all = append(all, statesOf(names, tag, c.name, t.digest, split)...)
+		}
+		some, err := c.some(ctx, all)
+		if err != nil {
+			return err
+		}
+		if some >= 0 {
+			if t.redisKey = all[some].redisKey; some%each > 0 {
+				first := some - some%each + 1
+				t.states = all[first : first+split]
 			}
 			return nil
-		})
-		cancel()
-		if err != nil {
-			return "", fmt.Errorf("hybridlimit: %w", err)
-		}
-		for i, ttl := range ttls {
-			if ttl.Val() != -2 { // -2: no such key
-				return names.State(from+i, c.name, hash), nil
-			}
 		}
 	}
-	return "", nil
+	return nil
 }
 
 // unknown scans for a state of a limiter without a process and without a switch. It returns nil if there is one, and
