@@ -90,14 +90,14 @@ func (a *Account) worthLease(c *Conditions, now int64) bool {
 // leaseDemand returns the demand, in units a second, that a lease is for. If the calls of the last second, made by each
 // process of the fleet, use half of what is left in the life of a lease, they may be part of a burst of the fleet. A
 // lease would then hold units that the burst needs elsewhere. The places of a queue are served one after the other, so
-// no burst uses it up.
+// no burst uses it up. The first lease in the ledger is for a second, like the calls that it is measured by.
 func (a *Account) leaseDemand(c *Conditions, now int64) float64 {
 	level := c.Bucket.Cap
 	if a.fresh(now) {
 		level = a.level(c, now)
 	}
 	lasts := 1.0 // seconds
-	if c.hasLedger() {
+	if c.hasLedger() && a.booked.had > 0 {
 		lasts = float64(c.life()) / 1e9
 	}
 	if c.N == 1 || c.Bucket.Queue || 2*float64(c.N)*a.demand.sum*lasts < float64(c.Bucket.Units(level)) {
