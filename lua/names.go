@@ -109,10 +109,6 @@ func PartName(name string, nth, of int) string {
 	return name + "@" + strconv.Itoa(nth) + "of" + strconv.Itoa(of)
 }
 
-// PartTag returns the tag of a part of a split key, from the tag of the key. The tags of its parts lie apart, so that they
-// are on several servers of a cluster.
-func (n Names) PartTag(tag, nth, of int) int { return (tag + (nth-1)*n.Tags/of) % n.Tags }
-
 // Holdings returns the Redis key of the memory of a tag's permits.
 func (n Names) Holdings(tag int) string { return n.base(tag) + "@holdings" }
 

@@ -14,20 +14,21 @@ func TestNamesGolden(t *testing.T) {
 	n := lua.Names{Prefix: "hl", Tags: 16}
 	tag := n.Tag("user-1")
 	for got, want := range map[string]string{
-		n.State(tag, "api", "user-1"): "hl:v2:{14}:api:user-1",
-		n.State(3, "api", "a}{b:c"):   "hl:v2:{3}:api:a}{b:c",
-		n.Epoch(3):                    "hl:v2:{3}:@epoch",
-		n.Envelope(3, "0af1"):         "hl:v2:{3}:@env:0af1",
-		n.Holdings(3):                 "hl:v2:{3}:@holdings",
-		n.Held(3, "api", "a}{b:c"):    "hl:v2:{3}:@held:api:a}{b:c",
-		n.Groups():                    "hl:v2:{6}:@groups",
-		n.Group("XYZ"):                "hl:v2:{6}:@group:XYZ",
-		n.GroupNames("XYZ"):           "hl:v2:{6}:@names:XYZ",
-		n.Changed():                   "hl:v2:{6}:@changed",
-		n.Wanted():                    "hl:v2:{6}:@wanted",
-		n.Paused():                    "hl:v2:{6}:@paused",
-		n.Switch("api"):               "hl:v2:{6}:@switch:api",
-		n.FleetLimit("api"):           "hl:v2:{6}:@limit:api",
+		n.State(tag, "api", "user-1"):         "hl:v2:{14}:api:user-1",
+		n.State(3, "api", "a}{b:c"):           "hl:v2:{3}:api:a}{b:c",
+		n.PartState(3, "api", 2, 4, "a}{b:c"): "hl:v2:{3}:api@2of4:a}{b:c",
+		n.Epoch(3):                            "hl:v2:{3}:@epoch",
+		n.Envelope(3, "0af1"):                 "hl:v2:{3}:@env:0af1",
+		n.Holdings(3):                         "hl:v2:{3}:@holdings",
+		n.Held(3, "api", "a}{b:c"):            "hl:v2:{3}:@held:api:a}{b:c",
+		n.Groups():                            "hl:v2:{6}:@groups",
+		n.Group("XYZ"):                        "hl:v2:{6}:@group:XYZ",
+		n.GroupNames("XYZ"):                   "hl:v2:{6}:@names:XYZ",
+		n.Changed():                           "hl:v2:{6}:@changed",
+		n.Wanted():                            "hl:v2:{6}:@wanted",
+		n.Paused():                            "hl:v2:{6}:@paused",
+		n.Switch("api"):                       "hl:v2:{6}:@switch:api",
+		n.FleetLimit("api"):                   "hl:v2:{6}:@limit:api",
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -87,7 +88,7 @@ func FuzzNames(f *testing.F) {
 			for other, y := range keys2 {
 				same := what == other && prefix1 == prefix2
 				switch what {
-				case "state":
+				case "state", "first part", "second part":
 					same = same && name1 == name2 && key1 == key2
 				case "epoch":
 					same = same && a.Tag(key1) == b.Tag(key2)
@@ -107,7 +108,7 @@ func FuzzNames(f *testing.F) {
 		}
 		for what, key := range keys1 {
 			want := tag
-			if what != "state" && what != "epoch" && what != "envelope" {
+			if what != "state" && what != "epoch" && what != "envelope" && !strings.HasSuffix(what, "part") {
 				want = a.FleetTag()
 			}
 			if hashTag(key) != strconv.Itoa(want) {
@@ -121,8 +122,33 @@ func FuzzNames(f *testing.F) {
 func names(n lua.Names, name, key string) map[string]string {
 	tag := n.Tag(key)
 	return map[string]string{
-		"state": n.State(tag, name, key), "epoch": n.Epoch(tag), "envelope": n.Envelope(tag, name),
+		"state": n.State(tag, name, key), "first part": n.PartState(tag, name, 1, 2, key), "second part": n.PartState(tag, name, 2, 2, key), "epoch": n.Epoch(tag), "envelope": n.Envelope(tag, name),
 		"groups": n.Groups(), "group": n.Group(name), "names": n.GroupNames(name), "changed": n.Changed(), "wanted": n.Wanted(), "paused": n.Paused(), "switch": n.Switch(name), "limit": n.FleetLimit(name),
+	}
+}
+
+// TestPartsOverACluster splits each key into k parts. On m masters with equal ranges of slots, no master has more than
+// ⌈k/m⌉ parts, or one more if the few tags do not allow that. Each part has a tag of its own, which leads back to that of
+// the key.
+func TestPartsOverACluster(t *testing.T) {
+	for _, c := range []struct{ tags, masters, parts, most int }{
+		{16, 3, 2, 1}, {16, 3, 3, 2}, {16, 3, 4, 2}, {16, 3, 8, 3}, {16, 3, 16, 6}, {64, 3, 3, 2}, {256, 6, 8, 2}, {16, 6, 4, 1}, {64, 8, 8, 2}, {1, 3, 1, 1},
+	} {
+		n := lua.Names{Prefix: "hl", Tags: c.tags}
+		for tag := range n.Tags {
+			masters, seen := make([]int, c.masters), map[int]bool{}
+			for nth := 1; nth <= c.parts; nth++ {
+				part := n.PartTag(tag, nth, c.parts)
+				if seen[part] || n.KeyTag(part, nth, c.parts) != tag || nth == 1 && part != tag {
+					t.Errorf("%+v: part %d of tag %d is in tag %d", c, nth, tag, part)
+				}
+				seen[part] = true
+				masters[slot(n.Epoch(part))*c.masters/16384]++
+			}
+			if got := slices.Max(masters); got > c.most {
+				t.Errorf("%+v: the parts of tag %d are on the masters like %v", c, tag, masters)
+			}
+		}
 	}
 }
 

@@ -16,6 +16,11 @@ func TestNamesAreReadBack(t *testing.T) {
 			t.Errorf("%q: %+v, %v", key, p, ok)
 		}
 	}
+	for _, key := range []string{"alice", "a:b", "@2of4:x"} {
+		if p, ok := n.Parse(n.PartState(3, "api", 2, 16, key)); !ok || p != (lua.Part{Tag: 3, Limiter: "api", Key: key, Nth: 2, Of: 16}) {
+			t.Errorf("a part of %q: %+v, %v", key, p, ok)
+		}
+	}
 	for _, whole := range []string{n.Switch("api"), n.FleetLimit("api")} {
 		if p, ok := n.Parse(whole); !ok || p != (lua.Part{Tag: n.FleetTag(), Limiter: "api"}) {
 			t.Errorf("%q: %+v, %v", whole, p, ok)
@@ -25,16 +30,18 @@ func TestNamesAreReadBack(t *testing.T) {
 	for _, other := range []string{
 		"", "session:1", n.Epoch(3), n.Envelope(3, "0af1"), n.Holdings(3), n.Held(3, "api", "k"), n.Groups(), n.Group("x"), n.GroupNames("x"), n.Changed(), n.Wanted(), n.Paused(), (lua.Names{Prefix: "shop", Tags: 16}).State(3, "api", "k"),
 		strings.Replace(state, "{3}", "{x}", 1), strings.Replace(state, "{3}", "{-3}", 1), strings.Replace(state, "{3}", "{}", 1),
+		n.PartState(3, "api", 0, 4, "k"), n.PartState(3, "api", 5, 4, "k"), n.PartState(3, "api", 1, 1, "k"), n.PartState(3, "", 1, 2, "k"), n.State(3, "api@x", "k"),
+		n.State(3, "api@", "k"), n.State(3, "api@01of4", "k"), n.State(3, "api@1of4of4", "k"), strings.TrimSuffix(n.PartState(3, "api", 1, 2, "k"), "k"),
 		strings.TrimSuffix(state, "k"), strings.TrimSuffix(state, ":k"), n.State(3, "", "k"),
 	} {
 		if p, ok := n.Parse(other); ok {
 			t.Errorf("%q parsed as %+v, want no match", other, p)
 		}
 	}
-	if got, want := n.Pattern("api"), strings.Replace(n.State(3, "api", "*"), "{3}", "{*}", 1); got != want {
+	if got, want := n.Pattern("api"), "hl:v2:{*}:api[:@]*"; got != want {
 		t.Errorf("the pattern is %q, want %q", got, want)
 	}
-	if got, want := n.Pattern(""), strings.TrimSuffix(n.Pattern("api"), "api:*")+"*"; got != want {
+	if got, want := n.Pattern(""), strings.TrimSuffix(n.Pattern("api"), "api[:@]*")+"*"; got != want {
 		t.Errorf("the pattern of all is %q, want %q", got, want)
 	}
 }

@@ -78,8 +78,7 @@ func (c *connection) statesWith(p lua.Part) []partState {
 	}
 	names := c.names()
 	names.HashKeys = "" // the key is already hashed
-	tag := (p.Tag - names.PartTag(0, p.Nth, p.Of) + names.Tags) % names.Tags
-	return statesOf(names, tag, p.Limiter, p.Key, p.Of)
+	return statesOf(names, names.KeyTag(p.Tag, p.Nth, p.Of), p.Limiter, p.Key, p.Of)
 }
 
 // some returns the place of the first state that Redis has, or -1.

@@ -54,8 +54,7 @@ func (t *Terms) Parts(at Place) []Place {
 
 // InPart returns the place of another part of a key that has as many parts.
 func (t *Terms) InPart(at Place, part parts.Part) Place {
-	whole, of := t.Names.Tags, int(at.Plan.Part.Of)
-	at.Tag = (at.Tag - t.Names.PartTag(0, int(at.Plan.Part.Nth), of) + whole) % whole // of the key
+	at.Tag = t.Names.KeyTag(at.Tag, int(at.Plan.Part.Nth), int(at.Plan.Part.Of))
 	return t.inPart(at, at.Plan.In(part))
 }
 
