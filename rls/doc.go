@@ -14,7 +14,7 @@
 //
 // # Decisions
 //
-// There is one limiter for each domain, algorithm and overshoot. The key is the path of the rule and the values of the
+// There is one limiter for each domain, algorithm, overshoot and split. The key is the path of the rule and the values of the
 // descriptor. A decision about a key in use is made in memory, as package hybrid does. The first requests of a key ask
 // Redis, unless its rule has an overshoot.
 //

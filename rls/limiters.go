@@ -11,18 +11,21 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/moves"
 	"github.com/hybridlimit/hybridlimit/rls/internal/rules"
 )
 
-// kind names a limiter: there is one for each domain, algorithm and overshoot. All keys of its rules share it.
+// kind names a limiter: there is one for each domain, algorithm, overshoot and number of parts. All keys of its rules
+// share it.
 type kind struct {
 	domain    string
 	algorithm hybridlimit.Algorithm
 	overshoot float64 // 0: none
+	split     int     // number of parts of a key; 0: keys are whole
 }
 
 // kindOf returns the kind of the limiter of a rule.
-func kindOf(r *rules.Rule) kind { return kind{r.Domain, r.Limit.Algorithm, r.Overshoot} }
+func kindOf(r *rules.Rule) kind { return kind{r.Domain, r.Limit.Algorithm, r.Overshoot, r.Split} }
 
 // name returns the name of the limiter. It is the same in all processes.
 func (k kind) name() string {
@@ -37,6 +40,9 @@ func (k kind) name() string {
 	name := "rls." + domain[:min(len(domain), 60)] + "." + hex.EncodeToString(hash[:4]) + "." + strings.ReplaceAll(k.algorithm.String(), " ", "-")
 	if k.overshoot != 0 {
 		name += ".over" + strconv.FormatFloat(k.overshoot, 'g', 6, 64)
+	}
+	if k.split > 1 {
+		name += ".split" + strconv.Itoa(k.split)
 	}
 	return strings.ReplaceAll(name, "+", "p")
 }
@@ -87,13 +93,17 @@ func (ls *limiters) get(k kind) (*hybrid.Limiter, error) {
 // make makes the limiter of a kind. The caller holds mu.
 func (ls *limiters) make(k kind, floors []float64) (*hybrid.Limiter, error) {
 	cfg := ls.cfg
-	cfg.Classes = nil
+	cfg.Classes, cfg.Split = nil, nil
 	for _, floor := range floors {
 		cfg.Classes = append(cfg.Classes, hybrid.Class{Name: className(floor), Floor: floor})
 	}
 	cfg.Name, cfg.Overshoot, cfg.MaxKeyBytes = k.name(), k.overshoot, maxKeyBytes
 	if k.overshoot == 0 {
 		cfg.Overshoot = -1 // none; 0 is the default of hybrid
+	}
+	// A Redis with fewer tags is one server: parts would gain nothing.
+	if parts := min(k.split, moves.HomeOf(ls.hub).Tags); parts > 1 {
+		cfg.Split = func(string) int { return parts }
 	}
 	cfg.LimitFor = func(key string) hybridlimit.Limit { return ls.limitFor(k, key) }
 	// A reload and an override invalidate the keys whose limit has changed.

@@ -75,7 +75,7 @@ func (st *state) limitOf(k kind, key string) (limit hybridlimit.Limit, ok bool) 
 }
 
 // SetRules puts rules in force. A rule whose limit changes takes effect with the next request. Used units stay used. A
-// rule that does not change keeps its counts. With another algorithm, or another overshoot, a rule begins with unused
+// rule that does not change keeps its counts. With another algorithm, overshoot or split, a rule begins with unused
 // counts.
 //
 // With other floors a rule keeps its counts. Then SetRules sends the units owed of all rules of the domain with this

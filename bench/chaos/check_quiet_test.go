@@ -118,7 +118,9 @@ func TestPlantedLossesAreFound(t *testing.T) {
 			waste(e, 2, 0, 1)
 		}},
 		"a lost unit long after a failed sync": {brokeLosses, func(e *evidence) {
-			syncOf(e, 1, true, time.Millisecond)
+			w := &e.clients[0]
+			long := e.moments[3].from - int64(leaseLife) - second
+			w.history = append(w.history, record{kind: recordSync, failed: true, begin: long, took: time.Millisecond})
 			waste(e, 3, 0, 1)
 		}},
 		"units in hand at rest": {brokeReturn, func(e *evidence) {

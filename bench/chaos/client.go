@@ -52,6 +52,7 @@ type stream struct {
 	Burst     int64
 	Class     string // of the calls; "": the limiter itself
 	AtOnce    int    // calls that are made one right after the other; 0: 2
+	Split     int    // the number of parts of each key; 0: keys are whole
 	Day       bool   // the limit is Rate a day, and Burst is Rate
 	Estimate  int64  // units that a call takes, of which it gives a drawn part back with package spend; 0: it keeps one
 }

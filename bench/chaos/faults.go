@@ -57,7 +57,7 @@ func (f *fault) plans(usual plan) (out []plan) {
 // allFaults returns all faults in the order of the page.
 func allFaults() []*fault {
 	return slices.Concat(serverFaults, memoryFaults, accessFaults, networkFaults, clientFaults, classFaults, settledFaults(),
-		pauseFaults, dayFaults(), failovers, clusterFaults)
+		pauseFaults, dayFaults(), failovers, clusterFaults, splitFaults())
 }
 
 // mixable returns the faults that can be mixed with others.

@@ -142,6 +142,36 @@ var clusterFaults = []*fault{
 	},
 }
 
+// splitLoad has a key in three parts, which the masters have, beside whole keys.
+var splitLoad = load{Goroutines: 2, Streams: []stream{
+	{Prefix: "split", Keys: 1, PerSecond: 400, Rate: 600, Burst: 1200, Split: 3},
+	{Prefix: "rare", Keys: 20, PerSecond: 60, Rate: 80, Burst: 800},
+}}
+
+// splitFaults are those of the other lists under splitLoad. A part may be lost, and the others keep what they know.
+func splitFaults() (out []*fault) {
+	for _, f := range slices.Concat(serverFaults, memoryFaults, networkFaults, clientFaults, failovers) {
+		switch f.name {
+		case "none", "FLUSHALL", "replies lost after execution", "client SIGKILLed", "client paused 4 s", "clock +1 h", failovers[0].name, failovers[1].name:
+			g := *f
+			g.name, g.load, g.on, g.alone = "a key is split, "+f.name, &splitLoad, onCluster, true
+			switch f.name {
+			case "FLUSHALL":
+				g.name, g.begin = g.name+" on one master", firstFlushed
+			case "clock +1 h":
+				g.on = nil // the masters of a cluster have one clock here
+			}
+			out = append(out, &g)
+		}
+	}
+	return out
+}
+
+// firstFlushed empties the first node.
+func firstFlushed(ctx context.Context, s *scene) (func() error, error) {
+	return nil, s.world.nodes[0].do(ctx, "FLUSHALL")
+}
+
 // toxic returns a fault that adds a toxic to every proxy until it is ended.
 func toxic(kind, direction string, with attributes) act {
 	return func(_ context.Context, s *scene) (func() error, error) {

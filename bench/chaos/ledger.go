@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit/internal/wire"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // ledger has the debits of Redis, from its append-only files. For every write a file has the resulting state of the key
@@ -140,10 +141,10 @@ func (l *ledger) apply(at place, was map[string]wire.State, tx transaction) {
 	}
 }
 
-// callersKey returns the caller's key of a state's key in Redis.
+// callersKey returns the caller's key of the key in Redis of a state, or of a part of a split key.
 func callersKey(key string) (string, bool) {
-	_, rest, ok := strings.Cut(key, "}:"+limiterName+":")
-	return rest, ok && strings.HasPrefix(key, "hl:v2:{")
+	p, ok := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}.Parse(key)
+	return p.Key, ok && p.Limiter == limiterName && p.Key != ""
 }
 
 // undone reports whether the batch of a debit was applied again after the server had lost its envelope or the key, and

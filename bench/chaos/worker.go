@@ -123,6 +123,14 @@ func (w *worker) open() (err error) {
 			}
 			return first.limit()
 		},
+		Split: func(key string) int {
+			for _, s := range w.spec.Load.Streams {
+				if strings.HasPrefix(key, s.Prefix) {
+					return s.Split
+				}
+			}
+			return 0
+		},
 		Hub: hybrid.HubConfig{
 			FleetSize: w.spec.FleetSize, Functions: w.spec.Functions, Logger: slog.New(slog.DiscardHandler),
 			Breaker: breaker.Config{OnChange: func(c breaker.Change) {

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/hybridlimit/hybridlimit"
+	"github.com/hybridlimit/hybridlimit/internal/parts"
+	"github.com/hybridlimit/hybridlimit/lua"
 )
 
 // place is the place of a descriptor in the tree.
@@ -223,6 +225,9 @@ func (b *builder) rateLimit(of field, objects []*yaml.Node) *Rule {
 			burst, ok = b.integer(f, 1, math.MaxInt64)
 		case "overshoot":
 			r.Overshoot, _ = b.fraction(f, 1)
+		case "split":
+			split, _ := b.integer(f, 0, lua.MaxTags)
+			r.Split = int(split)
 		default:
 			texts[f.name] = b.text(f)
 		}
@@ -260,6 +265,11 @@ func (b *builder) rateLimit(of field, objects []*yaml.Node) *Rule {
 	r.Limit = b.limit(at, r.RequestsPerUnit, period, texts["algorithm"], burst, valid)
 	if f, ok := at["calendar"]; ok && valid && r.Limit != (hybridlimit.Limit{}) {
 		r.Limit = b.inCalendar(f, r, texts)
+	}
+	if f, ok := at["split"]; ok && valid && r.Limit != (hybridlimit.Limit{}) {
+		if err := parts.Check(r.Limit, r.Split, lua.MaxTags); err != nil {
+			b.add(f.line, f.path, Other, "", "does not fit: "+err.Error())
+		}
 	}
 	return r
 }

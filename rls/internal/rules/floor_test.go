@@ -156,8 +156,8 @@ func TestViolationsOfFloors(t *testing.T) {
 		{"domain: d\nfloor: 0.2", "a.yaml:2: floor: is a field of a descriptor, and not of this object"},
 		{rule("unit: day, requests_per_unit: 1, floor: 0.2"), "a.yaml:4: d.k.rate_limit.floor: is a field of a descriptor, and not of this object"},
 		{floored("unit: x, requests_per_unit: 10", "floor: 0.2"), `a.yaml:4: d.k.rate_limit.unit: ("x") must be second, minute, hour, day, week, month or year`},
-		{many + eight, "a.yaml:13: d.k.p7.floor: (0.08) is one more than 7 different floors, the most in a domain for one algorithm and overshoot"},
-		{many + seven + "- key: l\n  " + window + "\n  descriptors: [{key: a, floor: 0.07}, {key: b, floor: 0.5}]\n", "a.yaml:15: d.l.b.floor: (0.5) is one more than 7 different floors, the most in a domain for one algorithm and overshoot"},
+		{many + eight, "a.yaml:13: d.k.p7.floor: (0.08) is one more than 7 different floors, the most in a domain for one algorithm, overshoot and split"},
+		{many + seven + "- key: l\n  " + window + "\n  descriptors: [{key: a, floor: 0.07}, {key: b, floor: 0.5}]\n", "a.yaml:15: d.l.b.floor: (0.5) is one more than 7 different floors, the most in a domain for one algorithm, overshoot and split"},
 	} {
 		s, err := rules.Parse(files([]string{c.text}), false)
 		if err == nil || s != nil {

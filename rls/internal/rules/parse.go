@@ -51,8 +51,8 @@ func ParseTrees(trees []Tree, merge bool) (*Set, error) {
 //
 // Differences from the service of Envoy: it refuses duplicate fields, explicit tags other than those of the types of a
 // field, and a file beyond the bounds: 4 MiB a file, 32 levels, 100 000 descriptors, and 32 768 values a file, or one
-// for each 4 bytes if that is more. It accepts numbers with a point as texts. A rate_limit has five fields more:
-// unit_multiplier, algorithm, calendar, burst and overshoot. A descriptor has two: value_regex and floor.
+// for each 4 bytes if that is more. It accepts numbers with a point as texts. A rate_limit has six fields more:
+// unit_multiplier, algorithm, calendar, burst, overshoot and split. A descriptor has two: value_regex and floor.
 func Parse(files []File, merge bool) (*Set, error) {
 	b := newBuilder(merge)
 	for _, f := range files {
@@ -234,6 +234,7 @@ type kind struct {
 	domain    string
 	algorithm hybridlimit.Algorithm
 	overshoot float64
+	split     int
 }
 
 // floor reads the floor of a descriptor. Own is the rate_limit of the descriptor, and above is that of the nearest
@@ -271,12 +272,12 @@ func (b *builder) count(f field, class *Rule) {
 	if class.Limit.BurstSize() == 1 {
 		b.warn(f.line, f.path, "leaves nothing to other calls: the limit has one unit")
 	}
-	k := kind{class.Domain, class.Limit.Algorithm, class.Overshoot}
+	k := kind{class.Domain, class.Limit.Algorithm, class.Overshoot, class.Split}
 	switch floors := b.floors[k]; {
 	case slices.Contains(floors, class.Floor):
 	case len(floors) == maxFloors:
 		b.add(f.line, f.path, Other, "", fmt.Sprintf("(%v) is one more than %d different floors, the most in a domain for one "+
-			"algorithm and overshoot", class.Floor, maxFloors))
+			"algorithm, overshoot and split", class.Floor, maxFloors))
 	default:
 		b.floors[k] = append(floors, class.Floor)
 	}

@@ -98,6 +98,7 @@ type Rule struct {
 	Unit            pb.RateLimitResponse_RateLimit_Unit // as written
 	Multiplier      uint32                              // of the unit, as written; 0: one
 	Overshoot       float64                             // part of the limit that may be admitted before Redis knows; 0: none
+	Split           int                                 // number of parts of a key; 0: keys are whole
 
 	Name           string
 	Replaces       []string

@@ -33,7 +33,7 @@ descriptors:
     value: /c*
     quota_mode: yes
     value_to_metric: on
-    rate_limit: {unit: week, requests_per_unit: 5, algorithm: token_bucket, burst: 9, overshoot: 0.5}
+    rate_limit: {unit: week, requests_per_unit: 5, algorithm: token_bucket, burst: 9, overshoot: 0.5, split: 4}
     descriptors:
       - key: method
         value: GET
@@ -90,6 +90,7 @@ func dump(s *rules.Set) string {
 			{r.Name != "", "name " + r.Name},
 			{len(r.Replaces) > 0, fmt.Sprint("replaces ", r.Replaces)},
 			{r.Overshoot != 0, fmt.Sprint("overshoot ", r.Overshoot)},
+			{r.Split != 0, fmt.Sprint("split ", r.Split)},
 		} {
 			if f.set {
 				text.WriteString(", " + f.text)
@@ -105,7 +106,7 @@ func TestParse(t *testing.T) {
 a.yaml:9 shop.user_ann: 30/MINUTE = 30 per 1m0s (fixed window), shadow, name ann, replaces [all old]
 a.yaml:15 shop.path_/a/*: 1000/HOUR = 1000 per 1h0m0s (fixed window)
 a.yaml:18 shop.path_/a/b*: 16/DAY = 16 per 24h0m0s (sliding window)
-a.yaml:23 shop.path_/c*: 5/WEEK = 5 per 168h0m0s, burst 9 (token bucket), quota, overshoot 0.5
+a.yaml:23 shop.path_/c*: 5/WEEK = 5 per 168h0m0s, burst 9 (token bucket), quota, overshoot 0.5, split 4
 a.yaml:28 shop.path_/c*.method_GET: 6/MONTH = 6 per 720h0m0s, burst 6 (token bucket), detailed
 a.yaml:30 shop.path_/c*.method: 0/YEAR = blocked
 a.yaml:32 shop.free: 0/UNKNOWN, unlimited

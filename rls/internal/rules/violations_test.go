@@ -98,6 +98,10 @@ func TestViolations(t *testing.T) {
 		},
 		{rule("unit: day, requests_per_unit: 1, overshoot: 1.01"), "a.yaml:4: d.k.rate_limit.overshoot: must be a number from 0 to 1, and is 1.01"},
 		{rule("unit: day, requests_per_unit: 1, overshoot: .nan"), "a.yaml:4: d.k.rate_limit.overshoot: must be a number from 0 to 1, and is \".nan\""},
+		{rule("unit: day, requests_per_unit: 9, split: 16385"), "a.yaml:4: d.k.rate_limit.split: must be a whole number from 0 to 16384, and is 16385"},
+		{rule("unit: day, requests_per_unit: 9, split: x"), "a.yaml:4: d.k.rate_limit.split: must be a whole number from 0 to 16384, and is \"x\""},
+		{rule("unit: day, requests_per_unit: 3, split: 4"), "a.yaml:4: d.k.rate_limit.split: does not fit: hybridlimit: invalid configuration: 4 parts of the limit 3 per 24h0m0s (fixed window): must be at most its rate and its burst, 3"},
+		{rule("unit: day, requests_per_unit: 9, algorithm: sliding_log, split: 2"), "a.yaml:4: d.k.rate_limit.split: does not fit: hybridlimit: algorithm is not supported: a limit of the algorithm sliding log cannot be split"},
 		{rule("unit: day, requests_per_unit: 1, overshoot: [1]"), "a.yaml:4: d.k.rate_limit.overshoot: must be a number from 0 to 1, and is a list"},
 		// Bounds.
 		{deep, "a.yaml:2: d" + strings.Repeat(".k", 32) + ".descriptors: has more than 32 descriptors around it"},
@@ -269,7 +273,7 @@ d.yaml:1: is another kind of file: it has neither domain nor descriptors, but x`
 
 func TestWarnings(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{rule("unit: day, requests_per_unit: 1, shadow_mode: true"), "a.yaml:4: d.k.rate_limit.shadow_mode: has no effect; the fields of this object are requests_per_unit, unit, unit_multiplier, unlimited, name, replaces, algorithm, calendar, burst, overshoot"},
+		{rule("unit: day, requests_per_unit: 1, shadow_mode: true"), "a.yaml:4: d.k.rate_limit.shadow_mode: has no effect; the fields of this object are requests_per_unit, unit, unit_multiplier, unlimited, name, replaces, algorithm, calendar, burst, overshoot, split"},
 		{rule("unit: day"), "a.yaml:4: d.k.rate_limit.requests_per_unit: is missing and so 0: every call is denied"},
 		{rule("unlimited: true, unit: x"), "a.yaml:4: d.k.rate_limit.unit: has no effect, and is no unit: the rule is unlimited"},
 		{"domain: d\ndescriptors: [{key: k, shadow_mode: true, quota_mode: false}]", "a.yaml:2: d.k.shadow_mode: has no effect without rate_limit"},

@@ -45,10 +45,10 @@ var (
 		"floor",
 	}
 	limitFields = []string{
-		"requests_per_unit", "unit", "unit_multiplier", "unlimited", "name", "replaces", "algorithm", "calendar", "burst", "overshoot",
+		"requests_per_unit", "unit", "unit_multiplier", "unlimited", "name", "replaces", "algorithm", "calendar", "burst", "overshoot", "split",
 	}
 	replacesFields = []string{"name"}
-	ownFields      = []string{"unit_multiplier", "algorithm", "calendar", "burst", "overshoot"} // of a limit, that Envoy's service does not know
+	ownFields      = []string{"unit_multiplier", "algorithm", "calendar", "burst", "overshoot", "split"} // of a limit, that Envoy's service does not know
 	everyField     = slices.Concat(rootFields, descriptorFields, limitFields)
 )
 
