@@ -32,9 +32,10 @@ type Inspection struct {
 	// LimitFrom is the source of Limit: "fleet_key" (Hub.SetFleetKeyLimit), "key" (Settings.Keys or Config.LimitFor),
 	// or the text of a LimitSource.
 	LimitFrom string `json:"limit_from"`
-	// Part is the part of a split key that this process uses, from 1, and Parts is the number of its parts. The units left
-	// by the view, Leased, Owed and Slot are of the part. 0: the key is whole. See Config.Split.
-	Part  int `json:"part,omitempty"`
+	// Part is the part of a split key that this process uses, from 1. The units left by the view, Leased, Owed and Slot are
+	// of the part. 0: the key is whole. See Config.Split.
+	Part int `json:"part,omitempty"`
+	// Parts is the number of parts of a split key. 0: the key is whole.
 	Parts int `json:"parts,omitempty"`
 	// Configured is the limit that New or Hub.Limiter received, which other limits may replace.
 	Configured hybridlimit.Limit `json:"configured"`
