@@ -30,14 +30,16 @@ func (w *Watch) Count(units int64, refused bool) {
 	}
 }
 
+// Over reports whether the time is over in which the units count together.
+func (w *Watch) Over(now int64) bool { return now-w.since >= window }
+
 // Look returns another part, at which the process should look now; ok is false if it should look at none. perNs is the
 // rate of its part p, in units. n is the number of processes of the key. draw returns a random number of [0, 1).
 func (w *Watch) Look(p Part, perNs float64, n int64, draw func() float64, now int64) (to Part, ok bool) {
-	passed := now - w.since
-	if passed < window {
+	if !w.Over(now) {
 		return p, false
 	}
-	admitted := float64(w.units - w.refused)
+	passed, admitted := now-w.since, float64(w.units-w.refused)
 	use := max(admitted/(perNs*float64(passed)), 1/float64(p.Among(n))) // of the part
 	refused := w.refused > 0 && w.refused*refusedPart >= w.units
 	*w = NewWatch(now)

@@ -84,6 +84,9 @@ func (t *Terms) LockBy(key string, given *account.Plan, known *Place) (*Entry, *
 			if err != nil {
 				return nil, nil, res, err
 			}
+			if known != nil && at.Plan.Part.Of > 1 { // the process may use another part since
+				at = t.InPart(at, t.Split.Now(key, at.Plan.Part))
+			}
 			made := NewEntry(t, key)
 			made.Link.Tag = uint16(at.Tag)
 			made.Plan.Store(at.Plan)

@@ -60,6 +60,16 @@ func (k *Keys) Of(key string, limit hybridlimit.Limit) (parts.Part, error) {
 	return parts.Home(k.process, key, n), nil
 }
 
+// Now returns the part of a key that the process uses, for a key in as many parts as p is one of. It runs no callback.
+func (k *Keys) Now(key string, p parts.Part) parts.Part {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w, ok := k.watched.Peek(key); ok && w.part.Of == p.Of {
+		return w.part
+	}
+	return p
+}
+
 // Check returns an error if the limit of a key cannot be split into so many parts.
 func Check(key string, limit hybridlimit.Limit, n, tags int) error {
 	if err := parts.Check(limit, n, tags); err != nil {
@@ -84,7 +94,7 @@ func (k *Keys) Count(key string, part parts.Part, perNs float64, units int64, re
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	w, ok := k.watched.Get(key)
-	if ok && w.part != part && w.part.Of == part.Of { // a call that was decided before a move
+	if ok && w.part != part && w.part.Of == part.Of && !w.Over(now) { // a call that was decided before a move
 		return
 	}
 	if !ok || w.part != part {
