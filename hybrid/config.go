@@ -125,7 +125,8 @@ type Config struct {
 	// It is called when a key comes into memory, under no lock. It must be safe for concurrent use, and the same in all
 	// processes: two numbers of parts of one key together admit up to twice its limit. Change it while the fleet is
 	// stopped. A number below 0, above HubConfig.Tags, or above the rate or the burst makes the call fail with ErrInvalid.
-	// A log and a queue cannot be split: ErrUnsupported. Not with Restore. Nil: all keys are whole, at no cost.
+	// A log and a queue cannot be split: ErrUnsupported. Not with Restore. Package global knows no parts. Nil: all keys
+	// are whole, at no cost.
 	Split func(key string) int
 	// Classes are classes of calls that leave a part of the burst to others. A call through Limiter.Class is admitted
 	// only if the floor of its class stays, so calls of the limiter itself, the critical ones, find these units. At

@@ -33,6 +33,30 @@ func ExampleConfig_limitFor() {
 	// vip 50 <nil>
 }
 
+// One customer is as hot as all others together, in thousands of processes. On a cluster, four masters share the ops of
+// that key. Each part has a quarter of the limit, and each process uses one part.
+func ExampleConfig_split() {
+	limiter, stop := start(hybridlimit.PerSecond(40_000), hybrid.Config{
+		Name: "api",
+		Split: func(key string) int {
+			if key == "acme" {
+				return 4
+			}
+			return 1
+		},
+	})
+	defer stop()
+
+	for _, key := range []string{"alice", "acme"} {
+		most, err := limiter.AllowN(context.Background(), key, 10_000)
+		more, err2 := limiter.AllowN(context.Background(), key, 10_001)
+		fmt.Println(key, most.Limit, most.Allowed, err, more.Allowed, err2)
+	}
+	// Output:
+	// alice 40000 true <nil> true <nil>
+	// acme 40000 true <nil> false <nil>
+}
+
 // A customer buys a larger plan. Without Invalidate, each process would ask LimitFor within LimitRefresh, a minute.
 func ExampleLimiter_Invalidate() {
 	var plans sync.Map // in practice a table, or a cache of one

@@ -42,7 +42,8 @@ import (
 //
 // A hub with limiters has one goroutine for the heartbeat, and one for its syncs while there are any; on a cluster one
 // for each busy tag (see HubConfig.Tags). With many calls, or a slow Redis, it has two for its clock. After Redis has
-// lost its state it has one more for a while. Close waits for all of them.
+// lost its state it has one more for a while, and so it has while it looks for a part of a split key. Close waits for
+// all of them.
 type Hub struct {
 	cfg      HubConfig
 	names    lua.Names

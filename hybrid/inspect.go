@@ -97,9 +97,9 @@ func (l *Limiter) Inspect(_ context.Context, key string) (Inspection, error) {
 }
 
 // InspectRedis is Inspect, and also asks Redis for the key's present state. It ignores the breaker and the switch. It
-// costs three messages for each part of the key, and waits for them, HubConfig.SyncTimeout at most. It writes to Redis only if the script is
-// missing in the script cache, or the library of HubConfig.Functions is missing. If Redis does not answer, that is not
-// an error: RedisError has the reason.
+// costs three messages for each part of the key, and waits for them, HubConfig.SyncTimeout at most. It writes to Redis
+// only if the script is missing in the script cache, or the library of HubConfig.Functions is missing. If Redis does not
+// answer, that is not an error: RedisError has the reason.
 func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, error) {
 	i, at, err := l.inspect(key)
 	if err != nil || account.Static(i.Limit) {

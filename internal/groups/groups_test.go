@@ -162,3 +162,38 @@ func TestClassesAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherParts finds processes that split keys into another number of parts, or not at all. A group that has split no key
+// yet says nothing, and neither does one that says no limits.
+func TestOtherParts(t *testing.T) {
+	terms := func(parts int64) []string {
+		of := []string{"api", groups.LimitTerm("api", "100/s")}
+		if parts != 1 {
+			of = append(of, groups.SplitTerm("api", parts))
+		}
+		return of
+	}
+	silent := []string{"api"}
+	for _, tc := range []struct {
+		own              int64
+		others           [][]string
+		other, processes int64
+	}{
+		{4, [][]string{terms(4)}, 0, 0},
+		{4, [][]string{terms(8)}, 8, 3},
+		{4, [][]string{terms(1)}, 1, 3},
+		{4, [][]string{terms(0), silent}, 0, 0},
+		{1, [][]string{terms(4)}, 4, 3},
+		{0, [][]string{terms(4), terms(1)}, 0, 0},
+	} {
+		b := &groups.Book{}
+		var count groups.Count
+		for _, of := range tc.others {
+			b.Named(groups.ID(of), groups.Text(of))
+			count.Others, count.Alive = append(count.Others, groups.ID(of)), append(count.Alive, 3)
+		}
+		if other, n := b.OtherParts(count, "api", tc.own); other != tc.other || n != tc.processes {
+			t.Errorf("%d beside %v: %d of %d processes, want %d of %d", tc.own, tc.others, other, n, tc.other, tc.processes)
+		}
+	}
+}

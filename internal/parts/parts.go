@@ -22,8 +22,9 @@ func Home(process, key string, of int) Part {
 	h.Write([]byte(process))
 	h.Write([]byte{0})
 	h.Write([]byte(key))
-	sum := h.Sum64()
-	sum ^= sum >> 32 // the low bits of FNV-1a are weak for short strings
+	sum := h.Sum64() // its low bits depend on the last byte only: without more mixing, homes in two keys are the same
+	sum = (sum ^ sum>>33) * 0xff51afd7ed558ccd
+	sum ^= sum >> 33
 	return Part{Nth: uint16(sum%uint64(of)) + 1, Of: uint16(of)}
 }
 

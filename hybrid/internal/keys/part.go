@@ -89,7 +89,8 @@ func (e *Entry) Mark() string {
 
 // counted notes that the part of the entry has admitted or refused units.
 func (e *Entry) counted(units int64, refused bool, now int64) {
-	if t, p := e.Terms, e.Plan.Load(); t.Split != nil {
+	if t := e.Terms; t.Split != nil {
+		p := e.Plan.Load()
 		t.Split.Count(e.Name, p.Part, p.Rate(), units, refused, now)
 	}
 }
