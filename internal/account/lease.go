@@ -88,22 +88,29 @@ func (a *Account) worthLease(c *Conditions, now int64) bool {
 }
 
 // leaseDemand returns the demand, in units a second, that a lease is for. If the calls of the last second, made by each
-// process of the fleet, use half of what is left in the life of a lease, they may be part of a burst of the fleet. A
-// lease would then hold units that the burst needs elsewhere. The places of a queue are served one after the other, so
-// no burst uses it up. The first lease in the ledger is for a second, like the calls that it is measured by.
+// process of the fleet, use half of what is left, they may be part of a burst of the fleet. A lease would then hold
+// units that the burst needs elsewhere. If they would do so in the life of a long lease, a lease is for a second: Redis
+// multiplies the demand by the life, if the process has a lease in the ledger already. The places of a queue are served
+// one after the other, so no burst uses it up.
 func (a *Account) leaseDemand(c *Conditions, now int64) float64 {
 	level := c.Bucket.Cap
 	if a.fresh(now) {
 		level = a.level(c, now)
 	}
-	lasts := 1.0 // seconds
-	if c.hasLedger() && a.booked.had > 0 {
-		lasts = float64(c.life()) / 1e9
-	}
-	if c.N == 1 || c.Bucket.Queue || 2*float64(c.N)*a.demand.sum*lasts < float64(c.Bucket.Units(level)) {
+	if c.N == 1 || c.Bucket.Queue {
 		return a.demand.steady(now)
 	}
-	return a.demand.lasting(now)
+	life := 1.0 // seconds
+	if c.hasLedger() && a.booked.had > 0 {
+		life = float64(c.life()) / 1e9
+	}
+	switch used, left := 2*float64(c.N)*a.demand.sum, float64(c.Bucket.Units(level)); {
+	case used >= left:
+		return a.demand.lasting(now)
+	case used*life >= left:
+		return a.demand.steady(now) / life
+	}
+	return a.demand.steady(now)
 }
 
 // renewWithin returns the time (ns) before its end at which a lease is renewed: the time of two calls, because only

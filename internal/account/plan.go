@@ -178,8 +178,17 @@ func (p *Plan) Fallback(kind fallback.Kind, least, n int64) Fallback {
 
 // sameWindows reports whether Redis counts two limits in the same windows.
 func sameWindows(old, p *Plan) bool {
-	same := old.Kind == p.Kind && old.Window.Period == p.Window.Period && old.Limit.Calendar == p.Limit.Calendar
+	same := old.Kind == p.Kind && old.Window.Period == p.Window.Period && calendarOf(old) == calendarOf(p)
 	return same && p.Window.Period > 0 && !Static(old.Limit) && !Static(p.Limit)
+}
+
+// calendarOf returns the calendar of a plan. The zones "UTC" and "" are one: a text of a limit names UTC, and is read back as "".
+func calendarOf(p *Plan) hybridlimit.Calendar {
+	c := p.Limit.Calendar
+	if c.Zone == "UTC" {
+		c.Zone = ""
+	}
+	return c
 }
 
 // anotherCount reports whether Redis counts the units of two plans apart, so a view of one says nothing about the
