@@ -10,7 +10,7 @@ import (
 type Calendar struct {
 	// Unit is the length of a period. The zero Unit is refused.
 	Unit CalendarUnit
-	// Zone is a name of the IANA time zone database, such as "Europe/Berlin". Zero: UTC. "Local" is refused, because it
+	// Zone is a name of the IANA time zone database, such as "Europe/Berlin". Zero: UTC, also as text. "Local" is refused, because it
 	// differs between machines. For FromUse it must be zero.
 	Zone string
 	// Anchor is where a period begins. Zero: the first.

@@ -51,7 +51,7 @@ func (d *differ) own(op *wire.Op) {
 // lease makes leases on such keys of some ops for buckets: on two keys, because a lease leaves refusals to the other way.
 func (d *differ) lease(ops []wire.Op) {
 	for i := range ops {
-		if ops[i].Limit.Algorithm == hybridlimit.AlgTokenBucket && ops[i].Key < "k10" && d.rng.IntN(4) == 0 {
+		if ops[i].Limit.Algorithm == hybridlimit.AlgTokenBucket && ops[i].Key < "k10" && d.rng.IntN(2) == 0 {
 			d.leased = ops[i].Key
 			d.own(&ops[i])
 			ops[i].Op = algo.Op{Owed: 1, Demand: 1 + d.rng.Int64N(1e6), Div: 2, Since: ops[i].Since}
@@ -107,7 +107,7 @@ func (d *differ) plainBatch(ops []wire.Op) wire.Reply {
 // payments turns ops into ops that only pay, or have one ask, for buckets, mostly on keys with neither debt nor ledger. It reports
 // whether any is left.
 func (d *differ) payments(ops *[]wire.Op, own bool) bool {
-	own, views, once := own || d.rng.IntN(4) > 0, d.rng.IntN(2) == 0, d.rng.IntN(8) > 0
+	own, views, once := own || d.rng.IntN(4) > 0, !own && d.rng.IntN(2) == 0, d.rng.IntN(8) > 0
 	most := 1 + d.rng.IntN(8)*d.rng.IntN(2)
 	div, seen := 2+2*d.rng.Int64N(3), map[string]bool{}
 	var out []wire.Op

@@ -149,6 +149,9 @@ func (d *differ) round() {
 	leased := d.leased != ""
 	if leased {
 		ops[0].Key, d.leased = d.leased, ""
+		if d.rng.IntN(2) == 0 { // with others, one of them often needs the other way
+			ops = ops[:1]
+		}
 	}
 	plain := d.rng.IntN(2) == 0 // most calls of global are of this form, and have a way of their own
 	if plain {
@@ -162,7 +165,7 @@ func (d *differ) round() {
 			if own {
 				d.own(&ops[i])
 			}
-			if d.rng.IntN(3) == 0 {
+			if !leased && d.rng.IntN(3) == 0 {
 				d.tell(&ops[i])
 			}
 		}
@@ -353,7 +356,7 @@ func (d *differ) op() wire.Op {
 	if d.rng.IntN(3) == 0 { // mostly of half of the burst at most, as Config.Classes allows
 		op.Floor = d.rng.Int64N(1 + burst/(1+d.rng.Int64N(4)))
 	}
-	op.Upper, op.Queued, op.MaxLife = d.rng.IntN(4) == 0, d.rng.IntN(2) == 0, max(0, d.rng.Int64N(14)-5)
+	op.Upper, op.Queued, op.MaxLife = d.rng.IntN(4) == 0, d.rng.IntN(2) == 0, max(0, d.rng.Int64N(8)-3)
 	if d.rng.IntN(2) == 0 {
 		op.Demand, op.Div = d.rng.Int64N(1+d.rng.Int64N(1e12)), d.rng.Int64N(6)
 	}
