@@ -93,12 +93,12 @@ func TestSplitBound(t *testing.T) {
 					if admitted > most || admitted < least {
 						t.Errorf("admitted %d units, want %d to %d", admitted, least, most)
 					}
-					parts, whole := partsInRedis(t, b, "api", "hot", of)
+					_, whole := partsInRedis(t, b, "api", "hot", of)
 					if whole {
 						t.Error("Redis has a state of the whole key")
 					}
 					shutdown(t, ls...)
-					parts, _ = partsInRedis(t, b, "api", "hot", of)
+					parts, _ := partsInRedis(t, b, "api", "hot", of)
 					var debited int64
 					for i, p := range parts {
 						if debited += p.Since; p.Since < admitted/of/2 {

@@ -53,7 +53,7 @@ func reset(fs *flag.FlagSet, c *connection) job {
 			from = " (the limit of " + limit.from + ")"
 		}
 		fmt.Fprintf(out, "%s %q: reset to %s%s; before, it was %v\n", c.name, t.said(), limitText(limit.limit), from, before)
-		fmt.Fprintln(out, "Processes may spend units that they have leased for one more second, and deny from memory for some seconds.")
+		fmt.Fprintln(out, "Processes may spend units that they have leased for up to four seconds, and deny from memory for some seconds.")
 		return nil
 	}
 	return j
