@@ -42,7 +42,7 @@ func TestSplitMovesUnderCalls(t *testing.T) {
 			for caller := range 2 {
 				rnd := rand.New(rand.NewPCG(uint64(i), uint64(caller)))
 				wg.Go(func() {
-					for call := range 2000 {
+					for call := range 1300 {
 						key := fmt.Sprint("key", rnd.IntN(2))
 						ask(t, l, key, 1+rnd.Int64N(3))
 						if caller == 0 && call%50 == 0 {

@@ -63,9 +63,9 @@ func TestHotKey(t *testing.T) {
 	}
 }
 
-// TestHotSplit splits a hot key of a hundred processes into four parts. Each part has a quarter of the ops. Nothing is
-// admitted above the bound, and the parts together admit as much as the whole key, also if few processes have most of the
-// calls: these use other parts then. Parts of a small fleet have more and less processes, so the bound is wider.
+// TestHotSplit splits a hot key of two hundred processes into four parts. Each part has a quarter of the ops, but for the
+// spread of fifty processes. Nothing is admitted above the bound, and the parts together admit as much as the whole key,
+// also if few processes have most of the calls.
 func TestHotSplit(t *testing.T) {
 	for _, tc := range []struct {
 		load, zipf float64
@@ -79,7 +79,8 @@ func TestHotSplit(t *testing.T) {
 		r := RunHot(t, s)
 		t.Logf("load %g, Zipf %g, step %t: %.3f ops, of parts %v, %d moves, utilisation %.3f, Jain %.3f, excess %.2f of a burst, seconds %.2f to %.2f", tc.load, tc.zipf,
 			tc.step, r.each(), r.OpsOf, r.Moves, r.utilisation(), r.Jain, r.Excess/float64(s.Limit.Burst), r.Low, r.High)
-		if r.each() > 0.5 || r.utilisation() < 0.97 || r.Excess > 0.001 || slices.Max(r.OpsOf)*4 > r.Ops*14/10 {
+		even := tc.zipf == 0 // otherwise few processes have most of the ops of their parts
+		if even && (r.each() > 0.48 || slices.Max(r.OpsOf)*4 > r.Ops*14/10) || r.utilisation() < 0.97 || r.Excess > 0.001 {
 			t.Errorf("%+v", r)
 		}
 	}
