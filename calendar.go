@@ -10,8 +10,8 @@ import (
 type Calendar struct {
 	// Unit is the length of a period. The zero Unit is refused.
 	Unit CalendarUnit
-	// Zone is a name of the IANA time zone database, such as "Europe/Berlin". Zero: UTC, also as text. "Local" is refused, because it
-	// differs between machines. For FromUse it must be zero.
+	// Zone is a name of the IANA time zone database, such as "Europe/Berlin". Zero: UTC. A text of a limit in UTC is
+	// read back as zero. "Local" is refused, because it differs between machines. For FromUse it must be zero.
 	Zone string
 	// Anchor is where a period begins. Zero: the first.
 	//   - Week: 1 Monday to 7 Sunday.

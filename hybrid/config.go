@@ -114,9 +114,9 @@ type Config struct {
 	// TagBy maps a key to the text that decides its tag. Keys with one text
 	// share a tag, and so a cluster slot. Nil: the key itself.
 	TagBy func(key string) string
-	// Split returns the number of parts of a key: 2 to HubConfig.Tags, or 0 or 1 for a whole key. Each part has a part of
-	// the limit and a state of its own, on another tag. Each process uses one part, and another one when that is full. So
-	// the servers of a cluster share the load of a hot key. On a single Redis it gains nothing.
+	// Split returns the number of parts of a key: 2 to HubConfig.Tags, or 0 or 1 for a whole key. Each part has a part
+	// of the limit and a state of its own, on another tag. Each process uses one part, and another one when that is
+	// full. So the servers of a cluster share the load of a hot key. On a single Redis it gains nothing.
 	//
 	// A fleet should have many more processes than parts, since units of a part without processes are not used. A call
 	// that costs more than the burst of a part, ⌊burst/k⌋, is never admitted. Result.Limit is the whole burst,
@@ -124,9 +124,9 @@ type Config struct {
 	//
 	// It is called when a key comes into memory, under no lock. It must be safe for concurrent use, and the same in all
 	// processes: two numbers of parts of one key together admit up to twice its limit. Change it while the fleet is
-	// stopped. A number below 0, above HubConfig.Tags, or above the rate or the burst makes the call fail with ErrInvalid.
-	// A log and a queue cannot be split: ErrUnsupported. Not with Restore. Package global knows no parts. Nil: all keys
-	// are whole, at no cost.
+	// stopped. A number below 0, above HubConfig.Tags, or above the rate or the burst makes the call fail with
+	// ErrInvalid. A log and a queue cannot be split: ErrUnsupported. Not with Restore. Package global knows no parts.
+	// Nil: all keys are whole, at no cost.
 	Split func(key string) int
 	// Classes are classes of calls that leave a part of the burst to others. A call through Limiter.Class is admitted
 	// only if the floor of its class stays, so calls of the limiter itself, the critical ones, find these units. At

@@ -15,9 +15,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// TestLargeFleetIsPatient makes each answer 260 ms late, as a Redis does that is busy with the start of a large fleet. Four
-// thousand processes are patient: their breakers stay closed. In a small fleet, such a Redis is too slow. Then Redis hangs.
-// Processes notice after three time-outs, of 250 ms or N · 200 µs. No call waits for longer than MaxWait.
+// TestLargeFleetIsPatient makes each answer 260 ms late, as a Redis does that is busy with the start of a large fleet.
+// Four thousand processes are patient: their breakers stay closed. In a small fleet, such a Redis is too slow. Then
+// Redis hangs. Processes notice after three time-outs, of 250 ms or N · 200 µs. No call waits for longer than MaxWait.
 func TestLargeFleetIsPatient(t *testing.T) {
 	t.Parallel()
 	for _, others := range []int{3, 4000} {
@@ -69,8 +69,8 @@ func TestLargeFleetIsPatient(t *testing.T) {
 	}
 }
 
-// TestStartOfALargeFleet makes each answer 260 ms late, also those that open a connection. A process that does not know the size of the
-// fleet opens its breaker. Then it is patient until Redis tells the size. FleetSize spares it that.
+// TestStartOfALargeFleet makes each answer 260 ms late, also those that open a connection. A process that does not know
+// the size of the fleet opens its breaker. Then it is patient until Redis tells the size. FleetSize spares it that.
 func TestStartOfALargeFleet(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 10_001} {
@@ -96,8 +96,8 @@ func TestStartOfALargeFleet(t *testing.T) {
 	}
 }
 
-// TestPermitsAreRenewedInALargeFleet loses a heartbeat in a fleet of 8000 processes, in which a message may take 1.6 s. A
-// process that holds a permit waits for a second, so that the next heartbeat is in time for its membership.
+// TestPermitsAreRenewedInALargeFleet loses a heartbeat in a fleet of 8000 processes, in which a message may take 1.6 s.
+// A process that holds a permit waits for a second, so that the next heartbeat is in time for its membership.
 func TestPermitsAreRenewedInALargeFleet(t *testing.T) {
 	t.Parallel()
 	for _, holds := range []bool{false, true} {

@@ -48,17 +48,7 @@ func (g *giver) Landed(key string, at int64) bool {
 }
 
 // Left implements moves.Receiver.
-func (g *giver) Left(key string) int64 {
-	e := g.terms.Store.Peek(key)
-	if e == nil {
-		return 0
-	}
-	e.Lock()
-	defer e.Unlock()
-	now := g.clock.Now()
-	c := e.Conditions(e.Plan.Load(), now)
-	return e.Account.Remaining(&c, now)
-}
+func (g *giver) Left(key string) int64 { return g.terms.Left(key) }
 
 // Fleet implements moves.Receiver.
 func (g *giver) Fleet() int64 { return g.party.Size() }

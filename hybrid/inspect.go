@@ -32,8 +32,8 @@ type Inspection struct {
 	// LimitFrom is the source of Limit: "fleet_key" (Hub.SetFleetKeyLimit), "key" (Settings.Keys or Config.LimitFor),
 	// or the text of a LimitSource.
 	LimitFrom string `json:"limit_from"`
-	// Part is the part of a split key that this process uses, from 1. The units left by the view, Leased, Owed and Slot are
-	// of the part. 0: the key is whole. See Config.Split.
+	// Part is the part of a split key that this process uses, from 1. The units left by the view, Leased, Owed and Slot
+	// are of the part. 0: the key is whole. See Config.Split.
 	Part int `json:"part,omitempty"`
 	// Parts is the number of parts of a split key. 0: the key is whole.
 	Parts int `json:"parts,omitempty"`
@@ -76,8 +76,8 @@ type Inspection struct {
 	ViewLeft int64         `json:"view_left"`   // units left by the view; negative: debt, or units of the floor that are used
 	ViewAge  time.Duration `json:"view_age_ns"` // time since the view was received
 
-	// Redis is the state of the key in Redis now, of a split key of all its parts together. Nil: Redis was not asked, or
-	// did not answer.
+	// Redis is the state of the key in Redis now, of a split key of all its parts together. Nil: Redis was not asked,
+	// or did not answer.
 	Redis *hybridlimit.KeyState `json:"redis,omitempty"`
 	// RedisError is the reason if Redis was asked and did not answer.
 	RedisError string `json:"redis_error,omitempty"`
@@ -98,8 +98,8 @@ func (l *Limiter) Inspect(_ context.Context, key string) (Inspection, error) {
 
 // InspectRedis is Inspect, and also asks Redis for the key's present state. It ignores the breaker and the switch. It
 // costs three messages for each part of the key, and waits for them, HubConfig.SyncTimeout at most. It writes to Redis
-// only if the script is missing in the script cache, or the library of HubConfig.Functions is missing. If Redis does not
-// answer, that is not an error: RedisError has the reason.
+// only if the script is missing in the script cache, or the library of HubConfig.Functions is missing. If Redis does
+// not answer, that is not an error: RedisError has the reason.
 func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, error) {
 	i, at, err := l.inspect(key)
 	if err != nil || account.Static(i.Limit) {
@@ -107,7 +107,7 @@ func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, l.hub.engine.Timeout())
 	defer cancel()
-	k, err := l.look(bounded, at)
+	k, err := look(bounded, l, at)
 	switch {
 	case err == nil:
 		i.Redis = &k
@@ -124,7 +124,7 @@ func (l *Limiter) InspectRedis(ctx context.Context, key string) (Inspection, err
 }
 
 // look reads the state of a key in Redis, of a split key that of all parts.
-func (l *Limiter) look(ctx context.Context, at keys.Place) (hybridlimit.KeyState, error) {
+func look(ctx context.Context, l *Limiter, at keys.Place) (hybridlimit.KeyState, error) {
 	var states []hybridlimit.KeyState
 	for _, part := range l.terms.Parts(at) {
 		k, err := l.hub.runner.Look(ctx, l.terms.InRedis(part), part.Plan.Limit)

@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// TestSplitOverACluster splits a key into three parts, each on one of three masters. Each part has processes. One master dies:
-// its processes decide by their share, and the others by Redis, as before.
+// TestSplitOverACluster splits a key into three parts, each on one of three masters. Each part has processes. One
+// master dies: its processes decide by their share, and the others by Redis, as before.
 func TestSplitOverACluster(t *testing.T) {
 	t.Parallel()
 	const of = 3

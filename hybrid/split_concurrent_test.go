@@ -13,8 +13,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
-// TestSplitMovesUnderCalls has eight callers on split keys of two classes in three processes, each above its limit, while
-// processes move between parts, limits change, and Redis goes away for a while. The books are equal at the end.
+// TestSplitMovesUnderCalls has eight callers on split keys of two classes in three processes, each above its limit,
+// while processes move between parts, limits change, and Redis goes away for a while. The books are equal at the end.
 func TestSplitMovesUnderCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

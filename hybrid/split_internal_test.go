@@ -14,8 +14,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
-// TestAPartIsLeftOnlyWithoutDebts lets a process owe units to a part of a key, or hold leased ones, and asks it to use the
-// other part. It stays until Redis knows of the owed units, and has the others back. So it has credit in one part only.
+// TestAPartIsLeftOnlyWithoutDebts lets a process owe units to a part of a key, or hold leased ones, and asks it to use
+// the other part. It stays until Redis knows of the owed units, and has the others back. So it has credit in one part
+// only.
 func TestAPartIsLeftOnlyWithoutDebts(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []Mode{ModeDeferred, ModeStrict} {

@@ -21,7 +21,8 @@ import (
 // into splits every key into so many parts.
 func into(parts int) func(string) int { return func(string) int { return parts } }
 
-// partsInRedis returns the states of the parts of a key, from the first one, and whether Redis has a state of the whole key.
+// partsInRedis returns the states of the parts of a key, from the first one, and whether Redis has a state of the whole
+// key.
 func partsInRedis(tb testing.TB, b *redistest.Bubble, name, key string, of int) (parts []wire.State, whole bool) {
 	tb.Helper()
 	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
@@ -39,9 +40,9 @@ func partsInRedis(tb testing.TB, b *redistest.Bubble, name, key string, of int) 
 	return parts, n > 0
 }
 
-// TestSplitBound offers one split key twice its limit, from 12 processes, under each algorithm and mode. Each part has as
-// many processes. They admit what the limit allows, and no more than that and the credit. Redis has a state of each part. At
-// the end the books are equal.
+// TestSplitBound offers one split key twice its limit, from 12 processes, under each algorithm and mode. Each part has
+// as many processes. They admit what the limit allows, and no more than that and the credit. Redis has a state of each
+// part. At the end the books are equal.
 func TestSplitBound(t *testing.T) {
 	t.Parallel()
 	const processes, of, seconds = 12, 3, 40
@@ -118,15 +119,17 @@ func TestSplitBound(t *testing.T) {
 	}
 }
 
-// TestSplitMoves has one process on a key with two parts. Its part is used up again and again, so it uses the other one.
+// TestSplitMoves has one process on a key with two parts. Its part is used up again and again, so it uses the other
+// one.
 func TestSplitMoves(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []hybrid.Mode{hybrid.ModeAuto, hybrid.ModeExact} {
-		t.Run(mode.String(), func(t *testing.T) {
+	for _, cfg := range []hybrid.Config{{}, {Mode: hybrid.ModeExact}, {Mode: hybrid.ModeDeferred, MaxWait: -1}} {
+		t.Run(fmt.Sprint(cfg.Mode, " waits ", cfg.MaxWait), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := redistest.NewBubble(t)
-				l := newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(100, time.Second, 1000), hybrid.Config{Mode: mode, Split: into(2)})
+				cfg.Split = into(2)
+				l := newLimiter(t, b.Client(nil), hybridlimit.TokenBucket(100, time.Second, 1000), cfg)
 				time.Sleep(3 * time.Second)
 				used := map[int]int64{}
 				var admitted int64
@@ -294,7 +297,8 @@ func TestSplitOfBadInput(t *testing.T) {
 	})
 }
 
-// TestTwoNumbersOfParts lets processes split a key in two ways, and one not at all. After a minute each side logs the other.
+// TestTwoNumbersOfParts lets processes split a key in two ways, and one not at all. After a minute each side logs the
+// other.
 func TestTwoNumbersOfParts(t *testing.T) {
 	t.Parallel()
 	const line = "other processes split the keys of this limiter into another number of parts"
@@ -332,8 +336,8 @@ func TestTwoNumbersOfParts(t *testing.T) {
 	})
 }
 
-// TestSplitUnderChanges makes random calls of all verbs on split keys of one hub, while limits and the memory change. No call
-// fails, and no answer is impossible.
+// TestSplitUnderChanges makes random calls of all verbs on split keys of one hub, while limits and the memory change.
+// No call fails, and no answer is impossible.
 func TestSplitUnderChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

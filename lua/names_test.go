@@ -128,8 +128,8 @@ func names(n lua.Names, name, key string) map[string]string {
 }
 
 // TestPartsOverACluster splits each key into k parts. On m masters with equal ranges of slots, no master has more than
-// ⌈k/m⌉ parts, or one more if the few tags do not allow that. Each part has a tag of its own, which leads back to that of
-// the key.
+// ⌈k/m⌉ parts, or one more if the few tags do not allow that. Each part has a tag of its own, which leads back to that
+// of the key.
 func TestPartsOverACluster(t *testing.T) {
 	for _, c := range []struct{ tags, masters, parts, most int }{
 		{16, 3, 2, 1}, {16, 3, 3, 2}, {16, 3, 4, 2}, {16, 3, 8, 3}, {16, 3, 16, 6}, {64, 3, 3, 2}, {256, 6, 8, 2}, {16, 6, 4, 1}, {64, 8, 8, 2}, {1, 3, 1, 1},

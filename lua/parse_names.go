@@ -12,8 +12,8 @@ type Part struct {
 	// Key is the caller's key of a state. With HashKeys it is the hash that replaces the key. Empty: the Redis key
 	// holds the limiter's switch, its fleet's limit or the fleet's limits of keys.
 	Key string
-	// Nth and Of are those of PartState, if the state is a part of a split key: the nth, from 1, of so many. Of is 0 for
-	// any other key.
+	// Nth and Of are those of PartState, if the state is a part of a split key: the nth, from 1, of so many. Of is 0
+	// for any other key.
 	Nth, Of int
 }
 

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// This file has the places of the parts of a split key. Redis Cluster gives each master ranges of slots, in general one.
-// So the tags of the parts lie apart in the order of their slots, and not in that of their numbers.
+// This file has the places of the parts of a split key. Redis Cluster gives each master ranges of slots, in general
+// one. So the tags of the parts lie apart in the order of their slots, and not in that of their numbers.
 
 // slotOrder is the tags of a deployment in the order of their cluster slots.
 type slotOrder struct {
@@ -52,8 +52,9 @@ func slotOf(tag int) uint16 {
 	return crc % MaxTags
 }
 
-// PartTag returns the tag of a part of a split key, from the tag of the key. The parts have different tags, if there are as
-// many. On a cluster of masters with equal ranges of slots, the parts are spread over the masters as evenly as they can.
+// PartTag returns the tag of a part of a split key, from the tag of the key. The parts have different tags, if there
+// are as many. On a cluster of masters with equal ranges of slots, the parts are spread over the masters as evenly as
+// they can.
 func (n Names) PartTag(tag, nth, of int) int {
 	o := n.slotOrder()
 	return o.tags[(o.place[tag]+(nth-1)*n.Tags/of)%n.Tags]

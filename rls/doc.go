@@ -14,9 +14,9 @@
 //
 // # Decisions
 //
-// There is one limiter for each domain, algorithm, overshoot and split. The key is the path of the rule and the values of the
-// descriptor. A decision about a key in use is made in memory, as package hybrid does. The first requests of a key ask
-// Redis, unless its rule has an overshoot.
+// There is one limiter for each domain, algorithm, overshoot and split. The key is the path of the rule and the values
+// of the descriptor. A decision about a key in use is made in memory, as package hybrid does. The first requests of a
+// key ask Redis, unless its rule has an overshoot.
 //
 // The rules of a request are admitted together or not at all: a denied request takes nothing. There are exceptions:
 //

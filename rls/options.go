@@ -45,8 +45,8 @@ type Options struct {
 	// more are refused with InvalidArgument. Zero: 1000.
 	MaxDescriptors int
 	// Limiter configures the limiters that the Service makes. Name, LimitFor, LimitRefresh, TagBy, Overshoot,
-	// Split, MaxKeyBytes, Classes and Hub are ignored. MaxKeys is for each pair of a domain and an algorithm, and again for
-	// each floor of its rules. Zero MaxWait: 15 ms, because Envoy waits 20 ms by default.
+	// Split, MaxKeyBytes, Classes and Hub are ignored. MaxKeys is for each pair of a domain and an algorithm, and again
+	// for each floor of its rules. Zero MaxWait: 15 ms, because Envoy waits 20 ms by default.
 	Limiter hybrid.Config
 	// Logger receives a line about units that a reload has lost. It never receives keys or values. Nil: slog.Default().
 	Logger *slog.Logger

@@ -13,8 +13,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/redistest"
 )
 
-// TestSplitOfARule splits the keys of a rule into four parts. A replica uses one of them, and its answers have the whole
-// limit. Where there are fewer tags than parts, there are as many parts as tags.
+// TestSplitOfARule splits the keys of a rule into four parts. A replica uses one of them, and its answers have the
+// whole limit. Where there are fewer tags than parts, there are as many parts as tags.
 func TestSplitOfARule(t *testing.T) {
 	for _, c := range []struct {
 		tags  int

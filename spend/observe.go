@@ -24,10 +24,10 @@ const oldest = 10 * time.Second
 //
 // Of package hybrid, this process knows at once, and Redis with the next sync of the key: at most one in T. Use of
 // which this process knows costs no message. Processes that hold a lease spend it first. From the first observation on,
-// leases of the limiter's buckets live for a second, as with Config.MaxLease. Of a window and a queue, only the leases of
-// this process come off remaining. Stats.Observed counts. Of package global it is one message. Of package local it holds
-// in this limiter. A sliding log, limits of calls in flight and other limiters are ErrUnsupported. The
-// other errors are those of AllowN.
+// leases of the limiter's buckets live for a second, as with Config.MaxLease. Of a window and a queue, only the leases
+// of this process come off remaining. Stats.Observed counts. Of package global it is one message. Of package local it
+// holds in this limiter. A sliding log, limits of calls in flight and other limiters are ErrUnsupported. The other
+// errors are those of AllowN.
 func Observe(
 	ctx context.Context, limiter hybridlimit.Limiter, key string, remaining int64, resetAfter time.Duration,
 ) error {

@@ -164,9 +164,9 @@ func (e *Engine) at(t time.Time) int64 { return int64(t.Sub(e.made)) }
 
 func (e *Engine) watched(tag int) bool { return e.cfg.Watched != nil && e.cfg.Watched(tag) }
 
-// Late returns Config.Late, at most Config.Timeout. It is subtracted from the duration of a call to Redis before the breaker
-// is told, and added to the permitted duration of a call. Otherwise a healthy Redis would look slow, or gone, to a
-// process that gets no core. See Outcome.
+// Late returns Config.Late, at most Config.Timeout. It is subtracted from the duration of a call to Redis before the
+// breaker is told, and added to the permitted duration of a call. Otherwise a healthy Redis would look slow, or gone,
+// to a process that gets no core. See Outcome.
 func (e *Engine) Late() time.Duration {
 	if e.cfg.Late == nil {
 		return 0
@@ -177,8 +177,8 @@ func (e *Engine) Late() time.Duration {
 // Outcome returns the duration and the error that the breaker is told of a call. given is the call's time limit, took
 // is its duration, and err is its error.
 //
-// A time-out is no evidence against Redis if given exceeds Late by less than half of Config.Timeout: the answer may have
-// arrived and not have been read. It becomes context.Canceled. The next call gets more time.
+// A time-out is no evidence against Redis if given exceeds Late by less than half of Config.Timeout: the answer may
+// have arrived and not have been read. It becomes context.Canceled. The next call gets more time.
 func (e *Engine) Outcome(given, took time.Duration, err error) (time.Duration, error) {
 	if errors.Is(err, context.DeadlineExceeded) && given-e.Late() < e.cfg.Timeout/2 {
 		err = context.Canceled

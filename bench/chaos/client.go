@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -55,6 +56,16 @@ type stream struct {
 	Split     int    // the number of parts of each key; 0: keys are whole
 	Day       bool   // the limit is Rate a day, and Burst is Rate
 	Estimate  int64  // units that a call takes, of which it gives a drawn part back with package spend; 0: it keeps one
+}
+
+// of returns the first stream with a key, or the first of all.
+func (l load) of(key string) stream {
+	for _, s := range l.Streams {
+		if strings.HasPrefix(key, s.Prefix) {
+			return s
+		}
+	}
+	return l.Streams[0]
 }
 
 // first returns the first stream with the keys of stream i.

@@ -159,7 +159,7 @@ func splitFaults() (out []*fault) {
 			case "FLUSHALL":
 				g.name, g.begin = g.name+" on one master", firstFlushed
 			case "clock +1 h":
-				g.on = nil // the masters of a cluster have one clock here
+				g.on = nil // only a single server has a clock that can be moved
 			}
 			out = append(out, &g)
 		}

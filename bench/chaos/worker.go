@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,22 +114,8 @@ func (w *worker) open() (err error) {
 	first := w.spec.Load.Streams[0]
 	w.limiter, err = hybrid.New(w.rdb, first.limit(), hybrid.Config{
 		Name: limiterName, Mode: w.spec.Mode, Classes: w.spec.Load.Classes,
-		LimitFor: func(key string) hybridlimit.Limit {
-			for _, s := range w.spec.Load.Streams {
-				if strings.HasPrefix(key, s.Prefix) {
-					return s.limit()
-				}
-			}
-			return first.limit()
-		},
-		Split: func(key string) int {
-			for _, s := range w.spec.Load.Streams {
-				if strings.HasPrefix(key, s.Prefix) {
-					return s.Split
-				}
-			}
-			return 0
-		},
+		LimitFor: func(key string) hybridlimit.Limit { return w.spec.Load.of(key).limit() },
+		Split:    func(key string) int { return w.spec.Load.of(key).Split },
 		Hub: hybrid.HubConfig{
 			FleetSize: w.spec.FleetSize, Functions: w.spec.Functions, Logger: slog.New(slog.DiscardHandler),
 			Breaker: breaker.Config{OnChange: func(c breaker.Change) {

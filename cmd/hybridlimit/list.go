@@ -38,7 +38,6 @@ type listed struct {
 
 	seen  map[string]bool // the Redis keys of Keys: SCAN may return a key twice
 	shown map[string]bool // the Redis keys of keys to show; of split keys, another text
-	split bool            // there are split keys among them
 	at    map[string]int  // the places of split keys in Keys
 	said  string          // its switch, and since when
 }
@@ -81,7 +80,7 @@ func (l *listing) find(ctx context.Context, c *connection) error {
 	return l.run(ctx, c, c.names().Pattern(c.name), func(ctx context.Context, node *redis.Client, keys []string) (bool, error) {
 		err := l.page(ctx, c, node, keys)
 		one := l.limiters[c.name]
-		return c.name != "" && one.More && !one.split, err // parts of the shown keys may follow
+		return c.name != "" && one.More && len(one.at) == 0, err // parts of the shown keys may follow
 	})
 }
 
@@ -124,8 +123,7 @@ func (l *listing) takes(c *connection, redisKey string, p lua.Part) bool {
 		one.More = true
 		return false
 	}
-	one.shown[id], one.split = true, one.split || p.Of > 0
-	one.seen[redisKey] = true
+	one.shown[id], one.seen[redisKey] = true, true
 	return true
 }
 

@@ -20,9 +20,6 @@ type partState struct {
 	redisKey string
 }
 
-// partOf returns the part of a split key that a Redis key has the state of. Of is 0 for another key.
-func partOf(p lua.Part) parts.Part { return parts.Part{Nth: uint16(p.Nth), Of: uint16(p.Of)} }
-
 // join adds the state of another part of the key.
 func (r *row) join(o row) {
 	r.found += o.found
@@ -34,9 +31,9 @@ func (r *row) join(o row) {
 
 // findParts finds the parts of a key that is split into so many, or into as many as processes say. The key is whole if
 // Redis has a state of none of these.
-func (c *connection) findParts(ctx context.Context, t *target, tag, split int) error {
+func (c *connection) findParts(ctx context.Context, t *target, tag, split int, live said) error {
 	sure := split > 0
-	split, err := c.partsSaid(ctx, split)
+	split, err := c.partsSaid(split, live)
 	if split < 2 || err != nil {
 		return err
 	}
@@ -49,15 +46,12 @@ func (c *connection) findParts(ctx context.Context, t *target, tag, split int) e
 }
 
 // partsSaid returns split, or if that is 0, the largest number of parts that processes of the limiter say.
-func (c *connection) partsSaid(ctx context.Context, split int) (int, error) {
+func (c *connection) partsSaid(split int, live said) (int, error) {
 	if split > 0 {
 		return split, nil
 	}
-	live, err := c.roll(ctx)
-	if err != nil && !refused(err) {
-		return 0, fmt.Errorf("hybridlimit: %w", err)
-	}
-	return int(min(live.of[c.name].parts, int64(c.tags))), nil
+	all, err := live()
+	return int(min(all.of[c.name].parts, int64(c.tags))), err
 }
 
 // statesOf returns the parts of a key with a tag, if it is split into so many.

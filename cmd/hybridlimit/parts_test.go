@@ -16,8 +16,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/lua"
 )
 
-// TestSplitKeyIsOneKey has a key that is split into four parts, of which each of some processes uses one. All commands show
-// one key, with the figures of its parts together, with and without a hash in place of the key.
+// TestSplitKeyIsOneKey has a key that is split into four parts, of which each of some processes uses one. All commands
+// show one key, with the figures of its parts together, with and without a hash in place of the key.
 func TestSplitKeyIsOneKey(t *testing.T) {
 	t.Parallel()
 	for _, secret := range []string{"", "0123456789abcdef0123456789abcdef"} {

@@ -203,8 +203,8 @@ func (c *connection) rows(ctx context.Context, node *redis.Client, keys []string
 	for i, r := range rows {
 		if r.how != vanished {
 			r.limiter, r.Key, r.redisKey = of[i].Limiter, of[i].Key, taken[i]
-			if part := partOf(of[i]); part.Of > 0 && r.how == held {
-				r.Parts, r.found, r.states = int(part.Of), 1, c.statesWith(of[i])
+			if split := of[i].Of; split > 0 && r.how == held {
+				r.Parts, r.found, r.states = split, 1, c.statesWith(of[i])
 				r.write()
 			}
 			visit(r)

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -187,30 +188,40 @@ type target struct {
 	states   []partState // of a split key: of all its parts; else nil
 }
 
+// said returns what the processes say, and asks them once; nothing, if the Redis user may not read it.
+type said func() (roll, error)
+
 // said returns the text of the key, or its digest.
 func (t target) said() string { return cmp.Or(t.key, t.digest) }
 
 // target returns the key that the flags name, and sets its limit if the flag -limit does not. A nil limit stays
 // unknown.
 func (c *connection) target(ctx context.Context, key *which, tagBy string, limit *limitFlag) (t target, err error) {
+	live := sync.OnceValues(func() (roll, error) {
+		live, err := c.roll(ctx)
+		if err != nil && !refused(err) {
+			return live, fmt.Errorf("hybridlimit: %w", err)
+		}
+		return live, nil
+	})
 	if key.digest != "" {
-		t, err = c.find(ctx, key.digest, key)
+		t, err = c.find(ctx, key, live)
 	} else {
 		t.key = key.key()
 		t.digest = c.names().Digest(c.name, t.key)
 		tag := c.names().Tag(cmp.Or(tagBy, t.key))
 		t.redisKey = c.names().State(tag, c.name, t.key)
-		err = c.findParts(ctx, &t, tag, key.split)
+		err = c.findParts(ctx, &t, tag, key.split, live)
 	}
 	if err == nil && limit != nil && !limit.set {
-		err = c.knownLimit(ctx, t, limit)
+		err = c.knownLimit(ctx, t, limit, live)
 	}
 	return t, err
 }
 
 // knownLimit sets the limit of a key: the fleet's limit of the key, or else the limit that all
 // processes of the limiter say. A limit of LimitFor or of a file is not known here.
-func (c *connection) knownLimit(ctx context.Context, t target, limit *limitFlag) error {
+func (c *connection) knownLimit(ctx context.Context, t target, limit *limitFlag, live said) error {
 	h, err := c.hub(c.tags)
 	if err != nil {
 		return err
@@ -230,11 +241,11 @@ func (c *connection) knownLimit(ctx context.Context, t target, limit *limitFlag)
 		}
 	}
 	if !limit.set {
-		live, err := c.roll(ctx)
-		if err != nil && !refused(err) {
-			return fmt.Errorf("hybridlimit: %w", err)
+		all, err := live()
+		if err != nil {
+			return err
 		}
-		said, ok := live.of[c.name].limit()
+		said, ok := all.of[c.name].limit()
 		if fleet, err := h.FleetLimit(ctx, c.name); err == nil && fleet.Limit != (hybridlimit.Limit{}) && (fleet.Part == 0 || fleet.Part == 1) {
 			limit.limit, limit.set, limit.from = fleet.Limit, true, "the fleet; the key may have its own"
 		} else if ok {
@@ -249,16 +260,16 @@ func (c *connection) knownLimit(ctx context.Context, t target, limit *limitFlag)
 
 // find returns the key with a digest. With HashKeys the digest is part of the Redis key; without, find scans the
 // limiter's keys.
-func (c *connection) find(ctx context.Context, digest string, w *which) (t target, err error) {
-	t.digest = digest
-	if err = c.hashedKey(ctx, &t, w.split); t.redisKey != "" || err != nil {
+func (c *connection) find(ctx context.Context, w *which, live said) (t target, err error) {
+	t.digest = w.digest
+	if err = c.hashedKey(ctx, &t, w.split, live); t.redisKey != "" || err != nil {
 		return t, err
 	}
 	if c.secret == "" {
 		names := c.names()
 		err = w.run(ctx, c, names.Pattern(c.name), func(_ context.Context, _ *redis.Client, keys []string) (bool, error) {
 			for _, k := range keys {
-				if p, ok := c.callers(k); ok && names.Digest(c.name, p.Key) == digest {
+				if p, ok := c.callers(k); ok && names.Digest(c.name, p.Key) == w.digest {
 					t.key, t.redisKey = p.Key, k
 					t.states = c.statesWith(p)
 					return true, nil
@@ -278,12 +289,12 @@ func (c *connection) find(ctx context.Context, digest string, w *which) (t targe
 	return t, nothing(fmt.Sprintf("no key of %q in Redis has this digest: its state has expired, or -name, -prefix, -tags or -hash-secret-file is wrong", c.name))
 }
 
-// hashedKey finds the Redis key that ends with the digest, if there is one. It tries all tags, and the parts of a key that
-// is split into so many, or into as many as processes say.
-func (c *connection) hashedKey(ctx context.Context, t *target, split int) error {
+// hashedKey finds the Redis key that ends with the digest, if there is one. It tries all tags, and the parts of a key
+// that is split into so many, or into as many as processes say.
+func (c *connection) hashedKey(ctx context.Context, t *target, split int, live said) error {
 	names := c.names()
 	names.HashKeys = "" // the key is already hashed
-	split, err := c.partsSaid(ctx, split)
+	split, err := c.partsSaid(split, live)
 	if err != nil {
 		return err
 	}

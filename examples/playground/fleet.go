@@ -74,7 +74,8 @@ func newFleet(s *store, send func(string, any), watched func() bool) (*fleet, er
 	return f, nil
 }
 
-// oldLeases is the pause of counting after a change of the limit. Leases of the old limit live for four seconds at most.
+// oldLeases is the pause of counting after a change of the limit. Leases of the old limit live for four seconds at
+// most.
 const oldLeases = 4200 * time.Millisecond
 
 func (f *fleet) close() {

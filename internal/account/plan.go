@@ -85,8 +85,9 @@ func (p *Plan) In(part parts.Part) *Plan {
 	if part.Of < 2 {
 		return whole
 	}
-	of, last := whole.of(part), whole.of(parts.Part{Nth: part.Of, Of: part.Of})
-	of.Most, of.Shown = last.Burst, whole.Burst
+	of := NewPlan(part.Limit(whole.Limit)).Above(whole.floor, whole.Upper)
+	least := parts.Part{Nth: part.Of, Of: part.Of}.Limit(whole.Limit) // of all parts
+	of.Most, of.Shown = least.BurstSize()-hybridlimit.Class{Floor: whole.floor}.Units(least), whole.Burst
 	of.Part, of.split = part, whole
 	of.From, of.Began, of.Counts = whole.From, whole.Began, whole.Counts
 	if whole.From == FromLimiter {
@@ -95,11 +96,6 @@ func (p *Plan) In(part parts.Part) *Plan {
 		}
 	}
 	return of
-}
-
-// of returns a plan of the limit of a part.
-func (p *Plan) of(part parts.Part) *Plan {
-	return NewPlan(part.Limit(p.Limit)).Above(p.floor, p.Upper)
 }
 
 // Static reports whether a limit counts nothing: it admits all calls, or none.
@@ -182,7 +178,8 @@ func sameWindows(old, p *Plan) bool {
 	return same && p.Window.Period > 0 && !Static(old.Limit) && !Static(p.Limit)
 }
 
-// calendarOf returns the calendar of a plan. The zones "UTC" and "" are one: a text of a limit names UTC, and is read back as "".
+// calendarOf returns the calendar of a plan. The zones "UTC" and "" are one: a text of a limit names UTC, and is read
+// back as "".
 func calendarOf(p *Plan) hybridlimit.Calendar {
 	c := p.Limit.Calendar
 	if c.Zone == "UTC" {

@@ -125,3 +125,13 @@ func TestUnitsOfAnEarlierWindowAreNotLeftInThisOne(t *testing.T) {
 		t.Errorf("%d units are left with 2 that go back to this window, want 5", got)
 	}
 }
+
+// TestZonesOfOneCalendar compares limits of a calendar as Redis counts them. A zone named UTC is that of no name.
+func TestZonesOfOneCalendar(t *testing.T) {
+	in := func(zone string) *Plan {
+		return NewPlan(hybridlimit.CalendarWindow(10, hybridlimit.Calendar{Unit: hybridlimit.Day, Zone: zone}))
+	}
+	if !sameWindows(in("UTC"), in("")) || !sameWindows(in(""), in("UTC")) || sameWindows(in("Europe/Berlin"), in("UTC")) {
+		t.Error("UTC and no zone must be one calendar, and Berlin another")
+	}
+}

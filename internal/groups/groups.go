@@ -5,12 +5,14 @@
 // A limiter with classes is a term "<name>*<classes>" in the names of its group, and the id of the group ends with the
 // largest number of classes. So a process that does not know the names counts at least as many classes as there are.
 //
-// More kinds of terms describe the group: "=<name>=<limit>", the limit of a limiter with "~" for spaces, "^<name>^<parts>",
-// the largest number of parts of its split keys, and "#<tags>", the number of tags. They are for processes and operators who compare limits, and change no count. No name
-// of a limiter begins with these characters. A group whose names would be too long has no such terms.
+// More kinds of terms describe the group: "=<name>=<limit>", the limit of a limiter with "~" for spaces,
+// "^<name>^<parts>", the largest number of parts of its split keys, and "#<tags>", the number of tags. They are for
+// processes and operators who compare limits, and change no count. No name of a limiter begins with these characters. A
+// group whose names would be too long has no such terms.
 package groups
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"slices"
@@ -45,8 +47,8 @@ func LimitTerm(name, limit string) string {
 	return "=" + name + "=" + strings.ReplaceAll(limit, " ", "~")
 }
 
-// SplitTerm returns the text of the largest number of parts of the split keys of a limiter in the names of a group. 0: the
-// limiter splits keys, and has had none of those. A limiter that splits no keys has no term.
+// SplitTerm returns the text of the largest number of parts of the split keys of a limiter in the names of a group. 0:
+// the limiter splits keys, and has had none of those. A limiter that splits no keys has no term.
 func SplitTerm(name string, parts int64) string {
 	return "^" + name + "^" + strconv.FormatInt(parts, 10)
 }
@@ -260,37 +262,38 @@ func (b *Book) Accounts(c Count, limiter string, classes int64) int64 {
 // one. It also returns the number of the processes that have it. Of several it is the one of most processes. Without
 // one it returns "".
 func (b *Book) OtherLimit(c Count, limiter, limit string) (other string, processes int64) {
-	of := map[string]int64{}
-	for i, id := range c.Others {
-		if names := b.names[id]; names != nil && c.Alive[i] > 0 {
-			if text := names.Limits[limiter]; text != "" && text != limit {
-				of[text] += c.Alive[i]
-			}
-		}
-	}
-	for text, n := range of {
-		if n > processes || n == processes && text < other {
-			other, processes = text, n
-		}
-	}
-	return other, processes
+	return others(b, c, func(names *Names) (string, bool) {
+		text := names.Limits[limiter]
+		return text, text != "" && text != limit
+	})
 }
 
-// OtherParts returns a number of parts into which live processes of other groups split keys of a limiter, and that is
-// not this one. 1 is a process that splits no keys. It also returns the number of these processes. Without one, or if
-// own is 0, it returns 0.
+// OtherParts is OtherLimit for the number of parts into which processes split keys: 1 for a process that splits none.
+// If own is 0, or there is no other one, it returns 0.
 func (b *Book) OtherParts(c Count, limiter string, own int64) (other, processes int64) {
-	for i, id := range c.Others {
-		names := b.names[id]
-		if names == nil || c.Alive[i] == 0 || own == 0 || names.Limits[limiter] == "" { // the last: its terms are not known
-			continue
-		}
+	return others(b, c, func(names *Names) (int64, bool) {
 		parts, splits := names.Parts[limiter]
 		if !splits {
 			parts = 1
 		}
-		if parts > 0 && parts != own && c.Alive[i] > processes {
-			other, processes = parts, c.Alive[i]
+		return parts, names.Limits[limiter] != "" && own > 0 && parts > 0 && parts != own // without a limit, its terms are not known
+	})
+}
+
+// others returns what most live processes of other groups say, of what counts, and their number. Of two it is the
+// lesser one.
+func others[T cmp.Ordered](b *Book, c Count, says func(*Names) (what T, counts bool)) (other T, processes int64) {
+	of := map[T]int64{}
+	for i, id := range c.Others {
+		if names := b.names[id]; names != nil && c.Alive[i] > 0 {
+			if what, counts := says(names); counts {
+				of[what] += c.Alive[i]
+			}
+		}
+	}
+	for what, n := range of {
+		if n > processes || n == processes && what < other {
+			other, processes = what, n
 		}
 	}
 	return other, processes

@@ -163,8 +163,8 @@ func TestClassesAreCounted(t *testing.T) {
 	}
 }
 
-// TestOtherParts finds processes that split keys into another number of parts, or not at all. A group that has split no key
-// yet says nothing, and neither does one that says no limits.
+// TestOtherParts finds processes that split keys into another number of parts, or not at all. A group that has split no
+// key yet says nothing, and neither does one that says no limits.
 func TestOtherParts(t *testing.T) {
 	terms := func(parts int64) []string {
 		of := []string{"api", groups.LimitTerm("api", "100/s")}
@@ -173,7 +173,7 @@ func TestOtherParts(t *testing.T) {
 		}
 		return of
 	}
-	silent := []string{"api"}
+	silent, beside := []string{"api"}, func(parts int64) []string { return append(terms(parts), "login") }
 	for _, tc := range []struct {
 		own              int64
 		others           [][]string
@@ -181,6 +181,7 @@ func TestOtherParts(t *testing.T) {
 	}{
 		{4, [][]string{terms(4)}, 0, 0},
 		{4, [][]string{terms(8)}, 8, 3},
+		{4, [][]string{terms(8), beside(8), terms(2), beside(4)}, 8, 6},
 		{4, [][]string{terms(1)}, 1, 3},
 		{4, [][]string{terms(0), silent}, 0, 0},
 		{1, [][]string{terms(4)}, 4, 3},

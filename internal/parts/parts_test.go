@@ -11,8 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/parts"
 )
 
-// TestLimitsAddUp splits limits into all numbers of parts that Check permits. The rates and bursts of the parts add up to
-// those of the key, no two of them differ by more than one unit, and each is a valid limit.
+// TestLimitsAddUp splits limits into all numbers of parts that Check permits. The rates and bursts of the parts add up
+// to those of the key, no two of them differ by more than one unit, and each is a valid limit.
 func TestLimitsAddUp(t *testing.T) {
 	for _, whole := range []hybridlimit.Limit{
 		hybridlimit.TokenBucket(103, time.Second, 57), hybridlimit.PerMinute(100), hybridlimit.FixedWindow(41, time.Hour),
@@ -69,8 +69,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestHomesAreSpread gives ten thousand processes a home in each of several keys. Each part has the mean, give or take five
-// standard deviations. The homes of a process in two keys are independent.
+// TestHomesAreSpread gives ten thousand processes a home in each of several keys. Each part has the mean, give or take
+// five standard deviations. The homes of a process in two keys are independent.
 func TestHomesAreSpread(t *testing.T) {
 	const n, of = 10_000, 4
 	both := map[[2]uint16]int{}

@@ -7,9 +7,9 @@ const (
 	window = int64(5 * time.Second)
 	// A process may look for another part after a window in which its part has refused one unit in refusedPart.
 	refusedPart = 20
-	// Of the processes of a part, about looks do so after each window, and each of them at most once in four: otherwise all
-	// would leave a full part for the same free one, and looks in vain would cost as much as the calls. A process with much
-	// of the use of the part is more likely to look, because its move changes more.
+	// After each window, about looks processes of a part look. The probability of each is at most looksAt: otherwise
+	// all would leave a full part for the same free one. A process with much of the use of the part is more likely to
+	// look, because its move changes more.
 	looks   = 2.0
 	looksAt = 0.25
 	// worthPart is the part of a burst that must be left in another part.

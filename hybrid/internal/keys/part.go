@@ -12,23 +12,22 @@ import (
 
 // partOf returns the place of the part of a key that the process uses: that of its entry, or else its home part.
 func (t *Terms) partOf(at Place) (Place, error) {
-	var part parts.Part
 	e := t.Store.Get(at.Key)
-	if e != nil {
-		plan := e.Plan.Load()
-		if part = plan.Part; part.Of > 1 && plan.Of == at.Plan { // it need not be made again
-			return t.inPart(at, plan), nil
-		}
-		if err := split.Check(at.Key, at.Plan.Undivided().Limit, int(part.Of), t.Names.Tags); err != nil {
+	if e == nil {
+		part, err := t.Split.Of(at.Key, at.Plan.Undivided().Limit)
+		if err != nil {
 			return Place{}, err
 		}
-	} else {
+		return t.inPart(at, at.Plan.In(part)), nil
+	}
+	plan := e.Plan.Load()
+	if plan.Part.Of < 2 || plan.Of != at.Plan { // otherwise it need not be made again
 		var err error
-		if part, err = t.Split.Of(at.Key, at.Plan.Undivided().Limit); err != nil {
+		if plan, err = e.inPart(at.Plan); err != nil {
 			return Place{}, err
 		}
 	}
-	return t.inPart(at, at.Plan.In(part)), nil
+	return t.inPart(at, plan), nil
 }
 
 // inPart returns the place of a key under a plan of a part. at has the tag of the key.
@@ -66,7 +65,7 @@ func (t *Terms) state(p *account.Plan, tag int, key string) string {
 	return t.Names.State(tag, t.Name, key)
 }
 
-// inPart returns a plan for the part of the entry. Call it under e.mu.
+// inPart returns a plan for the part of the entry, which never changes.
 func (e *Entry) inPart(p *account.Plan) (*account.Plan, error) {
 	part := e.Plan.Load().Part
 	if p == nil || p.Part == part {

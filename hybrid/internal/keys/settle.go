@@ -115,6 +115,19 @@ func (e *Entry) TakeBack(now int64) {
 	e.Unlock()
 }
 
+// Left returns the estimate of the units left of a key in memory; 0 if it is not there.
+func (t *Terms) Left(key string) int64 {
+	e := t.Store.Peek(key)
+	if e == nil {
+		return 0
+	}
+	e.Lock()
+	defer e.Unlock()
+	now := t.Clock.Now()
+	c := e.Conditions(e.Plan.Load(), now)
+	return e.Account.Remaining(&c, now)
+}
+
 // Reread makes the process return the units of a key that it holds, and so read its state again, which has changed.
 func (t *Terms) Reread(key string) {
 	e := t.Store.Get(key)

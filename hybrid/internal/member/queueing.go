@@ -27,7 +27,8 @@ func (q *Queueing) Sized(all []*Party) {
 	q.n.Store(Size(all))
 }
 
-// Opened notes that a breaker has opened. If the size of the fleet is not known, it may be a large one: see census.Guess.
+// Opened notes that a breaker has opened. If the size of the fleet is not known, it may be a large one: see
+// census.Guess.
 func (q *Queueing) Opened() {
 	if !q.sized.Load() {
 		q.n.CompareAndSwap(0, census.Guess)

@@ -1,3 +1,3 @@
-// Package split knows which part of each split key this process uses, and when it should use another one. It asks nobody
-// and changes no key: package hybrid does, with its answers.
+// Package split knows which part of each split key this process uses, and when it should use another one. It sends no
+// message and changes no key: the packages above do, with its answers.
 package split

@@ -52,15 +52,11 @@ func (k *Keys) Of(key string, limit hybridlimit.Limit) (parts.Part, error) {
 	for was := k.most.Load(); int64(n) > was && !k.most.CompareAndSwap(was, int64(n)); {
 		was = k.most.Load()
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if w, ok := k.watched.Peek(key); ok && int(w.part.Of) == n {
-		return w.part, nil
-	}
-	return parts.Home(k.process, key, n), nil
+	return k.Now(key, parts.Home(k.process, key, n)), nil
 }
 
-// Now returns the part of a key that the process uses, for a key in as many parts as p is one of. It runs no callback.
+// Now returns the part of a key that the process has moved to, of as many parts as p is one of; otherwise p. It runs no
+// callback.
 func (k *Keys) Now(key string, p parts.Part) parts.Part {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -78,13 +74,8 @@ func Check(key string, limit hybridlimit.Limit, n, tags int) error {
 	return nil
 }
 
-// Most returns the largest number of parts of a key so far; 0: no key is split. A nil Keys has none.
-func (k *Keys) Most() int64 {
-	if k == nil {
-		return 0
-	}
-	return k.most.Load()
-}
+// Most returns the largest number of parts of a key so far; 0: no key is split.
+func (k *Keys) Most() int64 { return k.most.Load() }
 
 // Count notes that a part of a key has admitted or refused units. perNs is the rate of the part.
 func (k *Keys) Count(key string, part parts.Part, perNs float64, units int64, refused bool, now int64) {

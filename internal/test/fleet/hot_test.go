@@ -63,9 +63,9 @@ func TestHotKey(t *testing.T) {
 	}
 }
 
-// TestHotSplit splits a hot key of two hundred processes into four parts. Each part has a quarter of the ops, but for the
-// spread of fifty processes. Nothing is admitted above the bound, and the parts together admit as much as the whole key,
-// also if few processes have most of the calls.
+// TestHotSplit splits a hot key of two hundred processes into four parts. Each part has a quarter of the ops, but for
+// the spread of fifty processes. Nothing is admitted above the bound, and the parts together admit as much as the whole
+// key, also if few processes have most of the calls.
 func TestHotSplit(t *testing.T) {
 	for _, tc := range []struct {
 		load, zipf float64
@@ -86,8 +86,8 @@ func TestHotSplit(t *testing.T) {
 	}
 }
 
-// TestHotPartDies lets the Redis of the last of four parts die. Its processes have their share of the whole limit, and the
-// other parts go on.
+// TestHotPartDies lets the Redis of the last of four parts die. Its processes have their share of the whole limit, and
+// the other parts go on.
 func TestHotPartDies(t *testing.T) {
 	s := hotFleet(Leases, 200, 10, 1.5)
 	s.Parts, s.Dies = 4, 20*time.Second

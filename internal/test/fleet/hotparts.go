@@ -18,7 +18,7 @@ type hotPart struct {
 	dies       int64 // µs of Redis time
 }
 
-// The moves of package hybrid: hybrid/split.go.
+// The moves of package hybrid: direct.Asker.Move. A bucket that refuses has no units left, so a look need not compare them.
 const (
 	hotLeaveTries = 20
 	hotLeaveEvery = int64(25 * time.Millisecond)

@@ -14,6 +14,7 @@ import (
 var pure = map[string][]string{
 	"internal/account": {"math", "slices", "strconv", "time"},
 	"internal/algo":    {"cmp", "errors", "fmt", "math", "math/bits", "slices", "sort", "strconv", "strings", "time"},
+	"internal/parts":   {"fmt", "hash/fnv", "time"},
 	"internal/permits": {"cmp", "errors", "maps", "math", "slices", "time"},
 }
 

@@ -33,7 +33,7 @@ var product = map[string]rule{
 	"adapter":            {inside: []string{"."}}, // for authors of limiters and adapters
 	"internal/periods":   {inside: []string{"."}},
 	"internal/algo":      {inside: []string{".", "internal/periods"}},
-	"internal/parts":     {inside: []string{"."}},
+	"internal/parts":     {inside: []string{"."}},                                                         // pure: purity_test.go
 	"internal/account":   {inside: []string{".", "internal/algo", "internal/fallback", "internal/parts"}}, // pure: purity_test.go
 	"internal/fallback":  {outside: []string{lru, xtime}},
 	"internal/sometimes": {outside: []string{xtime}},
@@ -108,8 +108,8 @@ var product = map[string]rule{
 	},
 	"hybrid/internal/direct": {
 		inside: []string{
-			".", "internal/account", "internal/algo", "internal/circuit", "internal/clock", "internal/news", "internal/runner", "internal/wire", "sync",
-			"hybrid/internal/control", "hybrid/internal/keys",
+			".", "internal/account", "internal/algo", "internal/circuit", "internal/clock", "internal/news", "internal/parts", "internal/runner", "internal/wire", "sync",
+			"hybrid/internal/control", "hybrid/internal/keys", "hybrid/internal/split",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
