@@ -31,6 +31,9 @@ var TimedHistory = newScript(historyLibrary + "return run_history(KEYS[1], ARGV,
 // TimedPermits is Permits with the time as its last argument.
 var TimedPermits = newScript(permitsSource + "local now = tonumber(table.remove(ARGV))\nreturn run_permits(KEYS, ARGV, now)\n")
 
+// TimedRates is Rates with the time as its last argument.
+var TimedRates = newScript(ratesSource + "local now = tonumber(table.remove(ARGV))\nreturn run_rates(KEYS, ARGV, now)\n")
+
 // ParsedBatch returns a batch as the library reads it: one line of text per limit and per
 // op.
 var ParsedBatch = newScript(batchLibrary + `
@@ -85,6 +88,7 @@ var Sources = map[string]string{
 	"setswitch.lua":      setSwitchSource,
 	"setlimit.lua":       setLimitSource,
 	"permits.lua":        permitsSource,
+	"rates.lua":          ratesSource,
 }
 
 // EncodeState returns the text in which Redis keeps a state.

@@ -23,11 +23,12 @@ type FunctionLibrary struct {
 	SetLimit  string // the function of the script SetLimit
 	SetKeys   string // the function of the script SetKeys
 	Permits   string // the function of the script Permits
+	Rates     string // the function of the script Rates
 }
 
 // Functions returns the names of all functions.
 func (l FunctionLibrary) Functions() []string {
-	return []string{l.Batch, l.History, l.Heartbeat, l.Settings, l.SetSwitch, l.SetLimit, l.SetKeys, l.Permits}
+	return []string{l.Batch, l.History, l.Heartbeat, l.Settings, l.SetSwitch, l.SetLimit, l.SetKeys, l.Permits, l.Rates}
 }
 
 // Library is the scripts of this package as Redis Functions.
@@ -50,11 +51,12 @@ func newLibrary(batchMain string) FunctionLibrary {
 		function{"setlimit", settingLibrary, setLimitSource},
 		function{"setkeys", settingLibrary, setKeysSource},
 		function{"permits", permitsSource, permitsMain},
+		function{"rates", ratesSource, ratesMain},
 	)
 	return FunctionLibrary{
 		Name: name, Source: source, Batch: name + "_batch", History: name + "_history",
 		Heartbeat: name + "_heartbeat", Settings: name + "_settings", SetSwitch: name + "_setswitch",
-		SetLimit: name + "_setlimit", SetKeys: name + "_setkeys", Permits: name + "_permits",
+		SetLimit: name + "_setlimit", SetKeys: name + "_setkeys", Permits: name + "_permits", Rates: name + "_rates",
 	}
 }
 

@@ -29,6 +29,8 @@ const MaxTags = 16384
 //	prefix:v2:{tag}:@env:process  last batch of a process
 //	prefix:v2:{tag}:@holdings     memory of the permits of a tag
 //	prefix:v2:{tag}:@held:name:key  permits of calls in flight of a key
+//	prefix:v2:{tag}:@rate:name:key  leased rates of a key
+//	prefix:v2:{tag}:@lease:process:name:key  the leased rate of a process
 //
 // These keys of all limiters share one tag, since one heartbeat serves them all:
 //
@@ -115,6 +117,16 @@ func (n Names) Holdings(tag int) string { return n.base(tag) + "@holdings" }
 // Held returns the Redis key of the permits that processes hold for a caller's key.
 func (n Names) Held(tag int, name, key string) string {
 	return n.base(tag) + heldBegin + name + ":" + n.Stored(name, key)
+}
+
+// Rate returns the Redis key of the leased rates of a caller's key.
+func (n Names) Rate(tag int, name, key string) string {
+	return n.base(tag) + rateBegin + name + ":" + n.Stored(name, key)
+}
+
+// Lease returns the Redis key of the lease that a process has of a rate.
+func (n Names) Lease(tag int, process, name, key string) string {
+	return n.base(tag) + "@lease:" + process + ":" + name + ":" + n.Stored(name, key)
 }
 
 // Epoch returns the Redis key of a tag's epoch.

@@ -28,7 +28,7 @@ func TestNamesAreReadBack(t *testing.T) {
 	}
 	state := n.State(3, "api", "k")
 	for _, other := range []string{
-		"", "session:1", n.Epoch(3), n.Envelope(3, "0af1"), n.Holdings(3), n.Held(3, "api", "k"), n.Groups(), n.Group("x"), n.GroupNames("x"), n.Changed(), n.Wanted(), n.Paused(), (lua.Names{Prefix: "shop", Tags: 16}).State(3, "api", "k"),
+		"", "session:1", n.Epoch(3), n.Envelope(3, "0af1"), n.Holdings(3), n.Held(3, "api", "k"), n.Rate(3, "api", "k"), n.Lease(3, "0af1", "api", "k"), n.Groups(), n.Group("x"), n.GroupNames("x"), n.Changed(), n.Wanted(), n.Paused(), (lua.Names{Prefix: "shop", Tags: 16}).State(3, "api", "k"),
 		strings.Replace(state, "{3}", "{x}", 1), strings.Replace(state, "{3}", "{-3}", 1), strings.Replace(state, "{3}", "{}", 1),
 		n.PartState(3, "api", 0, 4, "k"), n.PartState(3, "api", 5, 4, "k"), n.PartState(3, "api", 1, 1, "k"), n.PartState(3, "", 1, 2, "k"), n.State(3, "api@x", "k"),
 		n.State(3, "api@", "k"), n.State(3, "api@01of4", "k"), n.State(3, "api@1of4of4", "k"), strings.TrimSuffix(n.PartState(3, "api", 1, 2, "k"), "k"),

@@ -64,6 +64,8 @@ var (
 	setLimitSource string
 	//go:embed permits.lua
 	permitsSource string
+	//go:embed rates.lua
+	ratesSource string
 )
 
 // The definitions, without the code that runs them.
@@ -83,6 +85,8 @@ var (
 const historyMain = "local t = redis.call('TIME')\nreturn run_history(KEYS[1], ARGV, t[1] * 1000000 + t[2])\n"
 
 const permitsMain = "local t = redis.call('TIME')\nreturn run_permits(KEYS, ARGV, t[1] * 1000000 + t[2])\n"
+
+const ratesMain = "local t = redis.call('TIME')\nreturn run_rates(KEYS, ARGV, t[1] * 1000000 + t[2])\n"
 
 // firstMain decides short ops, and then other plain ops. The arguments of both functions are KEYS, ARGV and those in
 // more. In a script each is defined where it is called, and before the definitions of batchLibrary. A function of Redis
@@ -115,7 +119,7 @@ type Script struct {
 
 // Batch runs one batch of ops. History reads a sliding log. Fleet is a heartbeat. Settings tells the fleets' switches
 // and limits. SetSwitch and SetLimit set or read one of them. SetKeys sets, tells or reads the fleet's limits of keys.
-// Permits is a message about calls in flight.
+// Permits is a message about calls in flight, and Rates one about leased rates.
 var (
 	Batch     = newScript(batchOf(firstMain(true, ""), mainSource))
 	History   = newScript(historyLibrary + historyMain)
@@ -125,11 +129,12 @@ var (
 	SetLimit  = newScript(settingLibrary + setLimitSource)
 	SetKeys   = newScript(settingLibrary + setKeysSource)
 	Permits   = newScript(permitsSource + permitsMain)
+	Rates     = newScript(ratesSource + ratesMain)
 )
 
 // Scripts returns the scripts that this module runs.
 func Scripts() []Script {
-	return []Script{Batch, History, Fleet, Settings, SetSwitch, SetLimit, SetKeys, Permits}
+	return []Script{Batch, History, Fleet, Settings, SetSwitch, SetLimit, SetKeys, Permits, Rates}
 }
 
 type algorithm struct{ letters, source string }

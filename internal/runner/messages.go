@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/permits"
+	"github.com/hybridlimit/hybridlimit/internal/ratelease"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -41,6 +42,16 @@ func (r *Runner) Permits(ctx context.Context, memory string, keys []string, m pe
 	all, argv := wire.EncodePermits(memory, keys, m)
 	return call(ctx, r, lua.Permits, lua.Library.Permits, all, argv, func(raw any) (permits.Answer, error) {
 		return wire.DecodePermits(raw, m)
+	})
+}
+
+// Rates sends a message about leased rates. keys has one from lua.Names.Rate and one from Lease for each op.
+//
+// The error is wire.ErrRefused if Redis read the message and did not apply it.
+func (r *Runner) Rates(ctx context.Context, keys []string, ops []ratelease.Op) ([]wire.RateAnswer, error) {
+	argv := wire.EncodeRates(ops)
+	return call(ctx, r, lua.Rates, lua.Library.Rates, keys, argv, func(raw any) ([]wire.RateAnswer, error) {
+		return wire.DecodeRates(raw, ops)
 	})
 }
 

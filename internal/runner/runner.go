@@ -200,6 +200,7 @@ var meanings = []struct {
 	{"HLFULL", wire.ErrFull},
 	{"HLPERMITS stale", permits.ErrStale},
 	{"HLPERMITS", wire.ErrRefused},
+	{"HLRATES", wire.ErrRefused},
 }
 
 // within runs f and returns when ctx ends, at the latest. By default, go-redis ignores a deadline until its own read

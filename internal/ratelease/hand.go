@@ -1,0 +1,248 @@
+package ratelease
+
+import "math"
+
+// Hand is what a process has of a key. Its zero value has nothing. It has no lock.
+type Hand struct {
+	tokens, rate, depth float64 // units; units per ns; units
+	held                float64 // units; the most that tokens may be after an exchange
+	spilled             float64 // units that the bucket had no room for, since the last exchange
+	refilled            int64   // ns
+	until               int64   // ns; the end of the lease
+	renewAt             int64   // ns
+	nextAt              int64   // ns; see Answer.Next
+	asked               int64   // ns; the last exchange, or the first call
+	heardAt             int64   // ns; the last answer
+	after               int64   // ns; no exchange before, because one was lost
+	pause               int64   // ns
+	offered             float64 // units asked for since the last exchange
+	demand              float64 // units per second, at the last exchange
+	most                int64   // units of the largest call since then
+	view                View
+	burst, perNs        float64 // of the limit, in units, at the last answer
+	owed, acked         int64
+	used                int64 // ns; the last call
+	heard, busy         bool
+	vain                bool    // the last answer brought neither a rate nor units
+	told                float64 // offered of the exchange in flight
+	resets              bool    // the next op resets the key
+}
+
+// Conditions are what a decision depends on beside the hand.
+type Conditions struct {
+	Terms
+	Procs int64
+	Away  bool  // Redis does not answer
+	Wait  int64 // ns; an answer of Redis that takes longer is late
+}
+
+// Action is what becomes of a call.
+type Action uint8
+
+// The actions.
+const (
+	Admit Action = iota
+	Deny
+	Wait    // for the answer to an exchange
+	Without // decide without Redis
+)
+
+const (
+	lifeNs                = int64(Life) * 1000
+	shortPause, longPause = int64(50e6), int64(1e9) // between exchanges that fail
+	// margin is the time (ns) by which a lease ends early: two ticks of a clock that is read every 5 ms.
+	margin = int64(10e6)
+)
+
+// refill brings the tokens up to date.
+func (h *Hand) refill(now int64) {
+	if to := min(now, h.until); to > h.refilled {
+		refill := h.rate * float64(to-h.refilled)
+		keeps := math.Min(refill, math.Max(0, h.depth-h.tokens))
+		h.tokens, h.spilled, h.refilled = h.tokens+keeps, h.spilled+refill-keeps, to
+	}
+	if now >= h.until {
+		h.spilled += h.tokens
+		h.tokens, h.rate, h.depth = 0, 0, 0
+	}
+}
+
+// Call decides a call of n units. exchange reports whether an exchange should begin now.
+func (h *Hand) Call(c *Conditions, n, now int64) (a Action, exchange bool) {
+	h.refill(now)
+	if h.asked == 0 {
+		h.asked = now
+	}
+	h.used = now
+	h.offered += float64(n)
+	h.most = max(h.most, n)
+	if h.tokens >= float64(n) {
+		h.tokens -= float64(n)
+		return Admit, now >= h.renewAt && h.may(c, now)
+	}
+	switch {
+	case c.Away, now < h.after:
+		return Without, false
+	case h.busy && now-h.asked >= c.Wait:
+		return Without, false
+	case h.busy && h.heard && now < h.until:
+		return Deny, false
+	case h.busy:
+		return Wait, false
+	case h.reason(c, now):
+		return Wait, true
+	}
+	return Deny, false
+}
+
+func (h *Hand) may(c *Conditions, now int64) bool { return !h.busy && !c.Away && now >= h.after }
+
+// plentyEvery is the least time (ns) between two exchanges for units while the bucket in Redis has plenty, and vainEvery
+// that after an exchange that brought none.
+const plentyEvery, vainEvery = int64(20e6), lifeNs / 8
+
+// reason reports whether a call without tokens is a reason for an exchange.
+func (h *Hand) reason(c *Conditions, now int64) bool {
+	ago, level, every := now-h.asked, h.Level(c, now), plentyEvery
+	if h.vain {
+		every = vainEvery
+	}
+	surge := h.offered/math.Max(0.25, float64(ago)/1e9) > 2*h.demand+4
+	switch {
+	case !h.heard, now >= h.until:
+		return true
+	case level >= float64(c.Burst)/Micro/4 && ago > every:
+		return true
+	case now >= h.nextAt && level >= 1:
+		return true
+	}
+	return surge && ago > lifeNs/8
+}
+
+// Level returns the units in Redis, as far as they are known.
+func (h *Hand) Level(c *Conditions, now int64) float64 {
+	refill := float64(now-h.heardAt) * float64(c.Rate-min(c.Rate, h.view.Out)) / 1e9
+	return math.Min(float64(c.Burst), float64(h.view.Level)+refill) / Micro
+}
+
+// Op begins an exchange. want is the units of the calls that wait. number is larger than that of any op before.
+func (h *Hand) Op(c *Conditions, want, number, now int64) Op {
+	h.refill(now)
+	span := float64(now-h.asked) / 1e9
+	demand := h.offered / math.Max(0.25, span)
+	if h.heard && span < 1 { // a short look: with the last estimate
+		demand = h.offered + (1-span)*h.demand
+	}
+	keep := h.tokens
+	if spare := math.Floor(h.tokens - math.Max(demand, h.depth)); spare > 0 && want == 0 {
+		keep -= spare
+	}
+	op := Op{
+		Terms: c.Terms, Number: number, Procs: c.Procs, Demand: int64(math.Min(demand, Largest) * Micro), Span: min(Life, int64(span*1e6)),
+		Have: int64(math.Ceil(keep * Micro)), Back: int64(math.Floor((h.tokens - keep + h.spilled) * Micro)),
+		Want: int64(math.Ceil(math.Max(0, float64(want)-keep) * Micro)), Most: max(1, min(h.most, c.Burst/Micro/2)),
+		Owed: h.owed, Acked: h.acked, Reset: h.resets, View: h.view,
+	}
+	h.demand, h.told, h.offered, h.most = demand, h.offered, 0, 0
+	h.tokens, h.spilled, h.rate = keep, 0, 0 // Redis counts the new rate from now on
+	h.asked, h.busy = now, true
+	return op
+}
+
+// Hear takes the answer to an op that was sent at a time (ns). Then the calls that waited Take their units, and Served
+// ends the exchange. chance is a random number in [0, 1).
+func (h *Hand) Hear(op Op, a Answer, sent, now int64, chance float64) {
+	h.refill(now)
+	h.busy, h.heard, h.after, h.pause, h.told = false, true, 0, 0, 0
+	h.until = sent + lifeNs - margin
+	h.refilled, h.heardAt = now, now
+	h.resets = h.resets && !op.Reset
+	h.rate, h.depth = float64(a.Rate)/Micro/1e9, float64(a.Depth)/Micro
+	h.tokens += float64(a.Units) / Micro
+	h.vain = a.Rate == 0 && a.Units == 0
+	h.held = float64(a.Held) / Micro
+	h.renewAt = sent + lifeNs*3/4 + int64(chance*float64(lifeNs*3/16))
+	h.nextAt = now + a.Next*1000
+	h.acked, h.view, h.burst, h.perNs = max(h.acked, op.Owed), a.View(), float64(op.Burst)/Micro, float64(op.Rate)/Micro/1e9
+}
+
+// Served gives back the units that were for calls which are gone.
+func (h *Hand) Served() {
+	if over := h.tokens - h.held; over > 0 {
+		h.tokens, h.spilled = h.held, h.spilled+over
+	}
+}
+
+// Lost notes that an op had no answer. Redis may have given the rate to others, so the process has none.
+func (h *Hand) Lost(now int64, chance float64) {
+	h.busy = false
+	h.offered += h.told
+	h.told = 0
+	h.pause = min(max(2*h.pause, shortPause), longPause)
+	h.after = now + h.pause/2 + int64(chance*float64(h.pause/2))
+}
+
+// Local notes n units that were admitted without Redis.
+func (h *Hand) Local(n int64) { h.owed += n }
+
+// Take spends n units for a call that waited, if they are there.
+func (h *Hand) Take(n, now int64) bool {
+	h.refill(now)
+	if h.tokens < float64(n) {
+		return false
+	}
+	h.tokens -= float64(n)
+	return true
+}
+
+// Leave is Op for a process that gives everything back.
+func (h *Hand) Leave(c *Conditions, want, number, now int64) Op {
+	op := h.Op(c, want, number, now)
+	op.Back += int64(math.Floor(h.tokens * Micro))
+	op.Demand, op.Have, op.Want = 0, 0, 0
+	h.tokens, h.heard = 0, false
+	return op
+}
+
+// Reset makes the next op reset the key.
+func (h *Hand) Reset() { h.resets = true }
+
+// Heard reports whether there was an answer.
+func (h *Hand) Heard() bool { return h.heard }
+
+// Busy reports whether an exchange is in flight.
+func (h *Hand) Busy() bool { return h.busy }
+
+// Full returns the ns until the key is an unused key, as far as is known.
+func (h *Hand) Full(now int64) int64 {
+	if !h.heard {
+		return 0
+	}
+	missing := h.burst - float64(h.view.Level)/Micro - h.tokens
+	return max(0, int64(missing/h.perNs)-(now-h.heardAt))
+}
+
+// Left returns the units in hand.
+func (h *Hand) Left(now int64) int64 {
+	h.refill(now)
+	return int64(h.tokens)
+}
+
+// Retry returns the ns after which a call of n units may succeed.
+func (h *Hand) Retry(n, now int64) int64 {
+	h.refill(now)
+	wait := max(h.nextAt, h.after) - now
+	if missing := float64(n) - h.tokens; h.rate > 0 && float64(n) <= h.depth {
+		wait = min(wait, int64(math.Ceil(missing/h.rate)))
+	}
+	return max(1e6, min(wait, lifeNs))
+}
+
+// Leased returns the leased rate, in units a second, and the units in hand.
+func (h *Hand) Leased(now int64) (rate, tokens float64) {
+	h.refill(now)
+	return h.rate * 1e9, h.tokens
+}
+
+// Owes returns the units that Redis has not debited.
+func (h *Hand) Owes() int64 { return h.owed - h.acked }

@@ -1,0 +1,52 @@
+package wire
+
+import (
+	"strconv"
+
+	"github.com/hybridlimit/hybridlimit/internal/ratelease"
+)
+
+const (
+	rateInts  = 10 // values of the reply to an op of a leased rate
+	mostMicro = ratelease.Largest * ratelease.Micro
+)
+
+// MaxRates is the largest number of ops in a message about leased rates.
+const MaxRates = 64
+
+// EncodeRates returns ARGV of the script Rates. KEYS has two keys for each op: see lua/rates.lua.
+func EncodeRates(ops []ratelease.Op) []string {
+	argv := make([]string, 0, len(ops))
+	buf := make([]byte, 0, 160)
+	for _, op := range ops {
+		buf = strconv.AppendInt(append(buf[:0], "1 "...), op.Number, 10)
+		buf = appendInts(buf, op.Procs, op.Demand, op.Span, op.Have, op.Back, op.Want, op.Most, op.Owed, op.Acked, op.Rate, op.Burst)
+		buf = appendInts(buf, op.View.Born, op.View.At, op.View.Level, op.View.Out, op.View.Rate, flags(op.Reset))
+		argv = append(argv, string(buf))
+	}
+	return argv
+}
+
+// RateAnswer is the answer to an op of a leased rate. Stale: Redis has a later op of this process, and did nothing.
+type RateAnswer struct {
+	ratelease.Answer
+	Stale bool
+}
+
+// DecodeRates reads the reply to a message about leased rates. A reply that the script cannot have given is ErrReply.
+func DecodeRates(raw any, ops []ratelease.Op) ([]RateAnswer, error) {
+	v := valuesOf(raw, rateInts*len(ops), "leased rates")
+	answers := make([]RateAnswer, len(ops))
+	for i, op := range ops {
+		a := &answers[i]
+		a.Stale = v.between(0, 1) == 0
+		amount := func() int64 { return v.between(0, mostMicro) }
+		a.Rate, a.Depth, a.Units, a.Held = amount(), amount(), amount(), v.between(0, 3*mostMicro)
+		a.Next, a.Born, a.At = v.between(0, ratelease.Life), v.natural(), v.natural()
+		a.Level, a.Out = v.between(-mostMicro, mostMicro), v.between(0, 4*mostMicro)
+		if !a.Stale && (a.Rate > op.Rate || a.Units > op.Burst || a.Next == 0 || a.Born == 0) {
+			v.fail(a.Answer)
+		}
+	}
+	return result(answers, v.err)
+}
