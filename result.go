@@ -68,13 +68,15 @@ const (
 	SourceShed
 	// SourcePause: denied because the key is paused: by package spend, or as a penalty for too many denials.
 	SourcePause
+	// SourceRateLease: decided in memory, by a leased rate. The shared limit holds.
+	SourceRateLease
 
 	sources // the number of sources
 )
 
 var sourceNames = [sources]string{
 	"unknown", "local", "lease", "credit", "redis",
-	"deny_cache", "timeout", "fallback", "static", "switch", "shed", "pause",
+	"deny_cache", "timeout", "fallback", "static", "switch", "shed", "pause", "rate_lease",
 }
 
 // String returns the name of the source in metrics: "lease", "deny_cache".

@@ -44,4 +44,4 @@ type Classer interface {
 }
 
 // NumSources is the number of values of hybridlimit.Source. Every Source is below it.
-const NumSources = int(hybridlimit.SourcePause) + 1
+const NumSources = int(hybridlimit.SourceRateLease) + 1

@@ -12,7 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 )
 
-// base is what a limiter of rates and one of calls in flight have in common: a name in the hub, a part in the fleet,
+// base is what limiters of rates, of leased rates and of calls in flight have in common: a name in the hub, a part in the fleet,
 // and the control of its limits, mode and switch. All classes of a limiter share it.
 type base struct {
 	hub     *Hub
@@ -25,9 +25,10 @@ type base struct {
 	closeOnce sync.Once
 	release   func() // releases the identity
 
-	// One of these is nil.
-	rates *family             // its classes
-	calls *ConcurrencyLimiter // in flight
+	// All but one of these are nil.
+	rates  *family             // its classes
+	calls  *ConcurrencyLimiter // in flight
+	leased *RateLeaseLimiter
 }
 
 // stop makes all further calls fail with ErrClosed.

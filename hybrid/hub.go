@@ -21,6 +21,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/direct"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/inflight"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/keys"
+	"github.com/hybridlimit/hybridlimit/hybrid/internal/leased"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/account"
@@ -59,6 +60,7 @@ type Hub struct {
 	resync   *keys.Resync
 	heart    *member.Heart
 	permits  *inflight.Members
+	leases   *leased.Rates
 	queueing member.Queueing
 	looking  atomic.Bool // a goroutine looks for parts of split keys
 	metrics  *tell.Metrics
@@ -144,6 +146,10 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 		Context: h.ctx, Clock: h.clock, Log: h.log, Names: h.names, Runner: h.runner, Engine: h.engine,
 		Breaker: h.breaker, Broken: h.broken, Away: func() bool { return h.worst() != breaker.Closed },
 		Event: func() { h.heart.Pace.Event(0) }, Renamed: h.renamed, Begin: h.begin, End: h.wg.Done, Limiters: h.inFlight,
+	})
+	h.leases = leased.New(leased.Env{
+		Context: h.ctx, Clock: h.clock, Log: h.log, Names: h.names, Runner: h.runner, Engine: h.engine, Breaker: h.breaker, Broken: h.broken,
+		Event: func() { h.heart.Pace.Event(0) }, Begin: h.begin, End: h.wg.Done,
 	})
 	h.heart = member.NewHeart(h.process, gather, member.Env{
 		Context: h.ctx, Clock: h.clock, Log: h.log, Names: h.names, Runner: h.runner, Engine: h.engine, Breaker: h.breaker, Clocks: &h.clocks,
@@ -374,6 +380,11 @@ func (h *Hub) beat() {
 		l.control.Beat()
 		if l.calls != nil {
 			l.calls.in.Beat()
+			continue
+		}
+		if l.leased != nil {
+			l.leased.in.Shares.Release(h.clock.Now())
+			l.leased.in.Beat()
 			continue
 		}
 		l.rates.views[0].terms.Shares.Release(h.clock.Now())

@@ -51,16 +51,17 @@ func (h *Hub) settle(ctx context.Context, limiters ...*base) error {
 		ctx, cancel = context.WithTimeout(ctx, settleWithin)
 		defer cancel()
 	}
+	leased := drainLeases(ctx, limiters)
 	owing, err := h.payAll(ctx, limiters)
 	if ctx.Err() == nil && !h.gone.Load() {
 		drained := h.permits.Drain(ctx, flying(limiters)...)
-		if err == nil && drained == nil {
+		if err == nil && drained == nil && leased == nil {
 			h.leave(limiters)
 			return nil
 		}
-		return errors.Join(h.unpaid(owing, err), drained)
+		return errors.Join(h.unpaid(owing, err), leased, drained)
 	}
-	return h.unpaid(owing, err)
+	return errors.Join(h.unpaid(owing, err), leased)
 }
 
 // unpaid returns the error of a Shutdown that ended with entries that owe, because of err.
@@ -204,8 +205,10 @@ func (h *Hub) Close() error {
 	for _, l := range limiters {
 		if l.rates != nil {
 			l.rates.shut()
-		} else {
-			l.shut()
+			continue
+		}
+		l.shut()
+		if l.calls != nil {
 			l.calls.in.Stop()
 		}
 	}
@@ -228,6 +231,19 @@ func (h *Hub) leave(limiters []*base) {
 		parties = append(parties, l.party)
 	}
 	h.heart.Leave(parties)
+}
+
+// drainLeases gives leased rates back, of all limiters at the same time.
+func drainLeases(ctx context.Context, limiters []*base) error {
+	errs := make([]error, len(limiters))
+	var wg sync.WaitGroup
+	for i, l := range limiters {
+		if l.leased != nil {
+			wg.Go(func() { errs[i] = l.leased.in.Drain(ctx) })
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // flying returns the limiters of calls in flight.

@@ -21,6 +21,9 @@ func (l *base) decisions() (total int64) {
 		l.calls.in.Flush()
 		return l.calls.in.Count.Decisions()
 	}
+	if l.leased != nil {
+		return l.leased.in.Count.Decisions()
+	}
 	for _, v := range l.rates.views {
 		v.terms.Drain()
 		total += v.terms.Count.Decisions()
@@ -183,8 +186,9 @@ func (h *Hub) Stats() HubStats {
 	e := h.engine.Stats()
 	s := HubStats{
 		Decisions: h.decisions(),
-		Messages:  e.Messages + h.direct.Sent.Load() + h.heart.Messages.Load() + h.permits.Messages.Load(), Ops: e.Ops + h.direct.Sent.Load() + h.permits.Ops.Load(),
-		Failures: e.Failures + h.direct.Failed.Load() + h.permits.Failed.Load(), Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Renamed: e.Renamed + h.permits.Renames.Load(), Breaker: h.worst(),
+		Messages:  e.Messages + h.direct.Sent.Load() + h.heart.Messages.Load() + h.permits.Messages.Load() + h.leases.Messages.Load(),
+		Ops:       e.Ops + h.direct.Sent.Load() + h.permits.Ops.Load() + h.leases.Ops.Load(),
+		Failures:  e.Failures + h.direct.Failed.Load() + h.permits.Failed.Load() + h.leases.Failed.Load(), Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Renamed: e.Renamed + h.permits.Renames.Load() + h.leases.Renames.Load(), Breaker: h.worst(),
 		Behind: h.engine.Behind(), Syncs: h.syncs.Calls.Load(), SyncOps: h.syncs.Ops.Load(), SyncTime: time.Duration(h.syncs.Ns.Load()),
 	}
 	return s
@@ -232,6 +236,10 @@ func (h *Hub) observe(o metric.Observer, in *tell.Instruments) {
 	for _, l := range h.all() {
 		if l.calls != nil {
 			l.calls.observe(o, in)
+			continue
+		}
+		if l.leased != nil {
+			l.leased.observe(o, in)
 			continue
 		}
 		for _, v := range l.rates.views {

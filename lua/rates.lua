@@ -1,8 +1,8 @@
 -- Leased rates: one message of a process, with an exchange of its lease for each of
 -- some keys of a tag. internal/ratelease has the protocol.
 -- KEYS:   for each op: the state of its key, and the record of the process's lease
--- ARGV:   for each op: text "1 <number> <procs> <demand> <span> <have> <back> <want>
---         <most> <owed> <acked> <rate> <burst> <born> <at> <level> <out> <own> <reset>":
+-- ARGV:   for each op: text "1 <number> <procs> <demand> <span> <have> <back> <spilt>
+--         <want> <most> <owed> <acked> <rate> <burst> <born> <at> <level> <out> <own> <reset>":
 --         the fields of ratelease.Op; the five before the last are its view. Amounts are
 --         millionths of a unit, and rates millionths of a unit per second.
 -- Reply:  for each op: 1 (0: the number is too old, and nothing was done), then rate,
@@ -10,7 +10,7 @@
 -- Once:   an op whose number is that of the record gets the same answer again.
 -- State:  text "1 <born> <last> <generation> <level> <rate> <burst>", then for this
 --         generation and for the one before: leased rates, depths, demands, peaks;
---         then "<unknown> <told>". Record: text
+--         then "<unknown> <told> <reset>". Record: text
 --         "1 <number> <born> <generation> <leased> <depth> <granted> <owed>" and the
 --         reply.
 -- Lost:   text that the library cannot have written counts as no state.
@@ -33,25 +33,25 @@ local function numbers(text, count, signed)
 end
 
 local function read_op(text)
-  local n = numbers(text, 18, 15)
+  local n = numbers(text, 19, 16)
   if not n then return nil end
   local op = {
-    number = n[1], procs = n[2], demand = n[3], span = n[4], have = n[5], back = n[6], want = n[7], most = n[8],
-    owed = n[9], acked = n[10], rate = n[11], burst = n[12], vborn = n[13], vat = n[14], vlevel = n[15], vout = n[16], vown = n[17],
-    reset = n[18] == 1,
+    number = n[1], procs = n[2], demand = n[3], span = n[4], have = n[5], back = n[6], spilt = n[7], want = n[8],
+    most = n[9], owed = n[10], acked = n[11], rate = n[12], burst = n[13], vborn = n[14], vat = n[15], vlevel = n[16], vout = n[17],
+    vown = n[18], reset = n[19] == 1,
   }
   if op.number < 1 or op.procs < 1 or op.rate < 1 or op.burst < MICRO or op.most < 1 then return nil end
-  if max(op.rate, op.burst, op.demand, op.have, op.back, op.want) > LARGEST or op.most > LARGEST / MICRO or op.span > LIFE then return nil end
+  if max(op.rate, op.burst, op.demand, op.have, op.back, op.spilt, op.want) > LARGEST or op.most > LARGEST / MICRO or op.span > LIFE then return nil end
   return op
 end
 
 local function read_state(text)
-  local n = numbers(text, 16, 4)
+  local n = numbers(text, 17, 4)
   if not n or n[1] < 1 or n[5] < 1 or n[6] < MICRO then return nil end
   return {
     born = n[1], last = n[2], generation = n[3], level = n[4], rate = n[5], burst = n[6],
     leased = {n[7], n[8]}, depth = {n[9], n[10]}, demand = {n[11], n[12]}, peak = {n[13], n[14]},
-    unknown = n[15], told = n[16],
+    unknown = n[15], told = n[16], reset = n[17],
   }
 end
 
@@ -84,8 +84,10 @@ end
 local function see(s, op, now)
   local age = now - op.vat
   if op.vborn == 0 or op.vborn == s.born or age < 0 then return end
-  local more = floor((age * s.rate - min(age, 2 * LIFE) * op.vout) / MICRO)
-  s.level = max(-s.burst, min(s.level, op.vlevel + more))
+  if op.vat > s.reset then
+    local more = floor((age * s.rate - min(age, 2 * LIFE) * op.vout) / MICRO)
+    s.level = max(-s.burst, min(s.level, op.vlevel + more))
+  end
   if s.told == 0 and age < LIFE then s.unknown, s.told = min(op.vout, s.rate), 1 end
   s.unknown = max(0, s.unknown - op.vown)
 end
@@ -96,7 +98,7 @@ local function load(s, op, now)
   if not s then
     s = {
       born = now, last = now, generation = generation, level = op.burst, rate = op.rate, burst = op.burst,
-      leased = {0, 0}, depth = {0, 0}, demand = {0, 0}, peak = {op.burst, op.burst}, unknown = 0, told = 0,
+      leased = {0, 0}, depth = {0, 0}, demand = {0, 0}, peak = {op.burst, op.burst}, unknown = 0, told = 0, reset = 0,
     }
     see(s, op, now)
     return s
@@ -127,8 +129,9 @@ local function settle(s, r, op)
   local age = s.generation - (r.generation or -1)
   if r.number > 0 and r.born == s.born and (age == 0 or age == 1) then
     local i = age + 1
-    local back = max(0, min(op.back, r.depth + r.granted + r.leased * 4 - op.have, s.burst - max(s.peak[1], s.peak[i])))
-    s.level, s.peak = s.level + back, {s.peak[1] + back, s.peak[2] + back}
+    local spilt = max(0, min(op.spilt, r.granted + r.leased * 4, s.burst - max(s.peak[1], s.peak[i])))
+    s.level = s.level + spilt + max(0, min(op.back, r.depth - op.have))
+    s.peak = {s.peak[1] + spilt, s.peak[2] + spilt}
     s.leased[i] = max(0, s.leased[i] - r.leased)
     s.depth[i] = max(0, s.depth[i] - r.depth)
   end
@@ -136,13 +139,14 @@ local function settle(s, r, op)
 end
 
 -- units returns the millionths that the sender gets beside its rate.
-local function units(s, op, rate, fair)
+local function units(s, op, want, rate, fair)
   local free = max(0, s.level)
-  if op.want == 0 and free < s.burst / 4 then return 0 end
-  local need = max(op.want, max(0, op.demand - rate) * 4)
+  if want == 0 and free < s.burst / 4 then return 0 end
+  local need = max(want, max(0, op.demand - rate) * 4)
   local horizon = min(1, 0.35 * s.burst / s.rate)
-  local part = max(free / (2 * op.procs), min(free, max(op.want, MICRO, min(op.demand, fair) * horizon)))
-  return floor(min(need, part))
+  local part = max(free / (2 * op.procs), min(free, max(want, MICRO, min(op.demand, fair) * horizon)))
+  want = min(want, floor(free))
+  return want + floor(max(0, min(need, part) - want) / MICRO) * MICRO -- beside what is wanted, whole units
 end
 
 -- lease gives the sender a rate and units, and returns its record.
@@ -152,20 +156,23 @@ local function lease(s, op, now)
   local all = max(1, s.demand[1], s.demand[2])
   local fair = s.rate * demand / all
   if s.demand[2] == 0 then fair = min(fair, s.rate / op.procs) end -- nothing is known of the others
-  local spare, most = max(0, s.rate - out(s, now)), op.most * MICRO
-  local rate = floor(min(demand + sqrt(demand * most), fair, spare))
+  local spare, largest = max(0, s.rate - out(s, now)), op.most * MICRO
+  local rate = floor(min(demand + sqrt(demand * largest), fair, spare))
   local depth = min(4 * MICRO, max(MICRO, 0.25 * s.burst / op.procs), max(MICRO, rate * 4))
-  depth = max(floor(depth), floor(rate * min(1, 0.3 * s.burst / s.rate)), most)
+  depth = max(floor(depth), floor(rate * min(1, 0.3 * s.burst / s.rate)), largest)
+  depth = min(depth, have + rate * 4) -- it fills no further in a life
   if rate < 1 or s.burst < 2 * MICRO * op.procs or s.depth[1] + s.depth[2] + max(depth, have) > 0.75 * s.burst then
     rate, depth = 0, 0
   end
   s.leased[1] = s.leased[1] + rate
-  local held = max(depth, have)
-  s.level = min(s.level, max(0, s.burst - s.depth[1] - s.depth[2] - held))
-  local got = units(s, op, rate, fair)
+  local held, most = max(depth, have), s.burst - s.depth[1] - s.depth[2]
+  local start = max(0, min(s.level - max(0, most - held), held - have)) -- the bucket that is leased starts with what has no room here
+  s.level = min(s.level, max(0, most - held))
+  local want = max(0, op.want - start)
+  local got = units(s, op, want, rate, fair)
   s.level = s.level - got
-  local granted = got >= op.want and op.want or 0 -- for calls that wait: spent with the answer
-  held = held + got - granted
+  local granted = got >= want and want or 0 -- for calls that wait: spent with the answer
+  held, got = held + got - granted, got + start
   s.depth[1] = s.depth[1] + held
   local wait = LIFE
   spare = s.rate - out(s, now)
@@ -184,7 +191,7 @@ local function store_state(key, s)
   local ttl = 2 * LIFE / 1000 + 1000 + ceil((s.burst - s.level) / s.rate * 1000)
   redis.call('SET', key, text_of({
     s.born, s.last, s.generation, s.level, s.rate, s.burst, s.leased[1], s.leased[2], s.depth[1], s.depth[2], s.demand[1], s.demand[2],
-    s.peak[1], s.peak[2], s.unknown, s.told,
+    s.peak[1], s.peak[2], s.unknown, s.told, s.reset,
   }), 'PX', string.format('%.0f', ttl))
 end
 
@@ -208,7 +215,10 @@ local function run_rates(keys, argv, now)
     if r.number < op.number then
       states[key] = load(states[key] or read_state(raw[2 * i - 1] or nil), op, now)
       settle(states[key], r, op)
-      if op.reset then states[key].level, states[key].peak = room(states[key]), {op.burst, op.burst} end
+      if op.reset then
+        local s = states[key]
+        s.level, s.peak, s.reset = room(s), {op.burst, op.burst}, now
+      end
       records[mine] = lease(states[key], op, now)
       r = records[mine]
     end

@@ -38,8 +38,8 @@ func (st store) rates(t testing.TB, now int64, process string, op ratelease.Op) 
 
 // stateText and recordText are the texts in which Redis keeps them.
 func stateText(s ratelease.State) string {
-	return fmt.Sprintf("1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f", s.Born, s.Last, s.Generation, s.Level, s.Rate, s.Burst,
-		s.Leased[0], s.Leased[1], s.Depth[0], s.Depth[1], s.Demand[0], s.Demand[1], s.Peak[0], s.Peak[1], s.Unknown, s.Told)
+	return fmt.Sprintf("1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f", s.Born, s.Last, s.Generation, s.Level, s.Rate, s.Burst,
+		s.Leased[0], s.Leased[1], s.Depth[0], s.Depth[1], s.Demand[0], s.Demand[1], s.Peak[0], s.Peak[1], s.Unknown, s.Told, s.Reset)
 }
 
 func recordText(r ratelease.Record) string {
@@ -124,7 +124,7 @@ func (d *ratesDiffer) round(t *testing.T) {
 			Most: 1 + d.rng.Int64N(1+burst/4), View: d.views[process], Owed: op.Owed, Acked: op.Owed,
 		}
 		if d.rng.IntN(3) == 0 {
-			op.Have, op.Back = micro(1+burst/8), micro(1+burst/8)
+			op.Have, op.Back, op.Spilt = micro(1+burst/8), micro(1+burst/8), micro(1+burst/8)
 		}
 		if d.rng.IntN(2) == 0 {
 			op.Want = micro(1 + burst/2)
@@ -218,7 +218,7 @@ func TestRatesOfGarbage(t *testing.T) {
 
 // TestRatesOfHostileMessages checks that messages that the library cannot have sent change nothing.
 func TestRatesOfHostileMessages(t *testing.T) {
-	const good = "1 1 1 0 0 0 0 0 1 0 0 1000000 1000000 0 0 0 0 0 0"
+	const good = "1 1 1 0 0 0 0 0 0 1 0 0 1000000 1000000 0 0 0 0 0 0"
 	onEachStore(t, func(t *testing.T, st store) {
 		keys := []string{rateKey, leaseKey("a")}
 		st.del(t, keys...)
@@ -228,7 +228,7 @@ func TestRatesOfHostileMessages(t *testing.T) {
 			{strings.Replace(good, "1000000 1000000", "0 1000000", 1)}, {strings.Replace(good, "1000000 1000000", "1000000 999999", 1)},
 			{strings.Replace(good, "1000000 1000000", "1000000 1000000000000001", 1)}, {strings.Replace(good, "1000000 1000000", "nan 1000000", 1)},
 			{strings.Replace(good, " 0 1 0 0 ", " 0 0 0 0 ", 1)}, {strings.Replace(good, "1 1 1 0 0", "1 1 1 0 4000001", 1)},
-			{"1 99999999999999999999 1 0 0 0 0 0 1 0 0 1000000 1000000 0 0 0 0 0 0"}, slices.Repeat([]string{good}, 65),
+			{"1 99999999999999999999 1 0 0 0 0 0 0 1 0 0 1000000 1000000 0 0 0 0 0 0"}, slices.Repeat([]string{good}, 65),
 		} {
 			raw, err := st.run(lua.Rates, keys, argv)
 			if !redis.HasErrorPrefix(err, "HLRATES unreadable") {

@@ -21,7 +21,9 @@ type Hand struct {
 	view                View
 	burst, perNs        float64 // of the limit, in units, at the last answer
 	owed, acked         int64
-	used                int64 // ns; the last call
+	used                int64   // ns; the last call
+	hurried             float64 // exchanges before nextAt, less those that time has taken off
+	hurriedAt           int64   // ns
 	heard, busy         bool
 	vain                bool    // the last answer brought neither a rate nor units
 	told                float64 // offered of the exchange in flight
@@ -89,7 +91,7 @@ func (h *Hand) Call(c *Conditions, n, now int64) (a Action, exchange bool) {
 		return Deny, false
 	case h.busy:
 		return Wait, false
-	case h.reason(c, now):
+	case h.reason(c, float64(n), now):
 		return Wait, true
 	}
 	return Deny, false
@@ -97,26 +99,43 @@ func (h *Hand) Call(c *Conditions, n, now int64) (a Action, exchange bool) {
 
 func (h *Hand) may(c *Conditions, now int64) bool { return !h.busy && !c.Away && now >= h.after }
 
-// plentyEvery is the least time (ns) between two exchanges for units while the bucket in Redis has plenty, and vainEvery
-// that after an exchange that brought none.
-const plentyEvery, vainEvery = int64(20e6), lifeNs / 8
+// vainEvery is the least time (ns) between two exchanges for units while the bucket in Redis has plenty, if the last one
+// brought none.
+const vainEvery = lifeNs / 8
 
 // reason reports whether a call without tokens is a reason for an exchange.
-func (h *Hand) reason(c *Conditions, now int64) bool {
-	ago, level, every := now-h.asked, h.Level(c, now), plentyEvery
+func (h *Hand) reason(c *Conditions, n float64, now int64) bool {
+	ago, level, every := now-h.asked, h.Level(c, now), int64(0)
 	if h.vain {
 		every = vainEvery
 	}
 	surge := h.offered/math.Max(0.25, float64(ago)/1e9) > 2*h.demand+4
 	switch {
-	case !h.heard, now >= h.until:
+	case !h.heard, now >= h.until, surge && ago > lifeNs/8:
 		return true
-	case level >= float64(c.Burst)/Micro/4 && ago > every:
+	case level >= float64(c.Burst)/Micro/4 && ago >= every:
 		return true
-	case now >= h.nextAt && level >= 1:
+	case level+h.tokens < n:
+		return false
+	case now >= h.nextAt || h.mayHurry(c, now):
 		return true
 	}
-	return surge && ago > lifeNs/8
+	return false
+}
+
+// hurries is the number of exchanges that calls may cause in turn, before Answer.Next, while Redis has the units.
+// hurryEvery (ns) times N is the time between two in the long run, at most hurryMost.
+const hurries, hurryEvery, hurryMost = 8, lifeNs / 40, lifeNs
+
+// mayHurry reports whether a call may cause an exchange before Answer.Next.
+func (h *Hand) mayHurry(c *Conditions, now int64) bool {
+	every := float64(min(hurryEvery*max(1, c.Procs), hurryMost))
+	h.hurried, h.hurriedAt = math.Max(0, h.hurried-float64(now-h.hurriedAt)/every), now
+	if h.hurried > hurries-1 {
+		return false
+	}
+	h.hurried++
+	return true
 }
 
 // Level returns the units in Redis, as far as they are known.
@@ -132,6 +151,9 @@ func (h *Hand) Op(c *Conditions, want, number, now int64) Op {
 	demand := h.offered / math.Max(0.25, span)
 	if h.heard && span < 1 { // a short look: with the last estimate
 		demand = h.offered + (1-span)*h.demand
+		if want > 0 && h.Level(c, now) >= float64(c.Burst)/Micro/4 { // callers that wait call less often than they would
+			demand = math.Max(demand, 2*h.demand)
+		}
 	}
 	keep := h.tokens
 	if spare := math.Floor(h.tokens - math.Max(demand, h.depth)); spare > 0 && want == 0 {
@@ -139,7 +161,7 @@ func (h *Hand) Op(c *Conditions, want, number, now int64) Op {
 	}
 	op := Op{
 		Terms: c.Terms, Number: number, Procs: c.Procs, Demand: int64(math.Min(demand, Largest) * Micro), Span: min(Life, int64(span*1e6)),
-		Have: int64(math.Ceil(keep * Micro)), Back: int64(math.Floor((h.tokens - keep + h.spilled) * Micro)),
+		Have: int64(math.Ceil(keep * Micro)), Back: int64(math.Floor((h.tokens - keep) * Micro)), Spilt: int64(math.Floor(h.spilled * Micro)),
 		Want: int64(math.Ceil(math.Max(0, float64(want)-keep) * Micro)), Most: max(1, min(h.most, c.Burst/Micro/2)),
 		Owed: h.owed, Acked: h.acked, Reset: h.resets, View: h.view,
 	}
@@ -193,6 +215,20 @@ func (h *Hand) Take(n, now int64) bool {
 	}
 	h.tokens -= float64(n)
 	return true
+}
+
+// LookEvery is the time (ns) between two looks at a lease that may be idle.
+const LookEvery = int64(1e9)
+
+// Live reports whether there is a lease.
+func (h *Hand) Live(now int64) bool { return now < h.until }
+
+// Idle reports whether the process should give everything back now: its lease ends soon, it has units, and no call
+// came for a while. Otherwise the units would be lost with the lease.
+func (h *Hand) Idle(c *Conditions, now int64) bool {
+	h.refill(now)
+	ends := h.until-now <= LookEvery+LookEvery/4 && now-h.used >= LookEvery
+	return ends && h.Live(now) && h.may(c, now) && h.tokens+h.spilled >= 1
 }
 
 // Leave is Op for a process that gives everything back.

@@ -38,7 +38,8 @@ type Op struct {
 	Demand int64 // millionths of a unit per second that calls ask for
 	Span   int64 // µs for which Demand counts; at most Life
 	Have   int64 // millionths in hand, which stay there
-	Back   int64 // millionths returned
+	Back   int64 // millionths returned from the hand
+	Spilt  int64 // millionths that had no room in the hand, or came for calls that were gone
 	Want   int64 // millionths that waiting calls need beside Have
 	Most   int64 // units of the largest call; at least 1
 	Owed   int64 // units admitted without a lease, since the process began with the key

@@ -16,6 +16,7 @@ type State struct {
 	// Unknown is the rates that a state before this one had leased. They count for a Life after Born. Told is 1 if a
 	// process has told them.
 	Unknown, Told float64
+	Reset         float64 // µs of the last Op.Reset; what a process has seen before says nothing of the level
 }
 
 // Record is the lease of one process. Its zero value is none.
@@ -40,7 +41,7 @@ func Exchange(s State, r Record, op Op, now int64) (State, Record, Answer, bool)
 	s.load(op, float64(now))
 	s.settle(r, op)
 	if op.Reset {
-		s.Level, s.Peak = s.room(), [2]float64{s.Burst, s.Burst}
+		s.Level, s.Peak, s.Reset = s.room(), [2]float64{s.Burst, s.Burst}, float64(now)
 	}
 	next := Record{Number: number, Born: s.Born, Generation: s.Generation, Owed: float64(op.Owed)}
 	next.Answer = s.lease(&next, op, float64(now))
@@ -113,8 +114,10 @@ func (s *State) see(v View, now float64) {
 	if v.Born == 0 || float64(v.Born) == s.Born || age < 0 {
 		return
 	}
-	refilled := math.Floor((age*s.Rate - min(age, 2*Life)*float64(v.Out)) / Micro)
-	s.Level = max(-s.Burst, min(s.Level, float64(v.Level)+refilled))
+	if float64(v.At) > s.Reset {
+		refilled := math.Floor((age*s.Rate - min(age, 2*Life)*float64(v.Out)) / Micro)
+		s.Level = max(-s.Burst, min(s.Level, float64(v.Level)+refilled))
+	}
 	if s.Told == 0 && age < Life {
 		s.Unknown, s.Told = min(float64(v.Out), s.Rate), 1
 	}
@@ -126,11 +129,10 @@ func (s *State) settle(r Record, op Op) {
 	age := s.Generation - r.Generation
 	if r.Number > 0 && r.Born == s.Born && (age == 0 || age == 1) {
 		i := int(age)
-		room := s.Burst - max(s.Peak[0], s.Peak[i])
-		back := max(0, min(float64(op.Back), r.Depth+r.Granted+r.Leased*4-float64(op.Have), room))
-		s.Level += back
-		s.Peak[0] += back
-		s.Peak[1] += back
+		spilt := max(0, min(float64(op.Spilt), r.Granted+r.Leased*4, s.Burst-max(s.Peak[0], s.Peak[i])))
+		s.Level += spilt + max(0, min(float64(op.Back), r.Depth-float64(op.Have)))
+		s.Peak[0] += spilt
+		s.Peak[1] += spilt
 		s.Leased[i] = max(0, s.Leased[i]-r.Leased)
 		s.Depth[i] = max(0, s.Depth[i]-r.Depth)
 	}
@@ -148,23 +150,27 @@ func (s *State) lease(r *Record, op Op, now float64) Answer {
 		fair = min(fair, s.Rate/procs)
 	}
 	spare := max(0, s.Rate-s.out(now))
-	most := float64(op.Most) * Micro
-	rate := math.Floor(min(demand+math.Sqrt(demand*most), fair, spare))
+	largest := float64(op.Most) * Micro
+	rate := math.Floor(min(demand+math.Sqrt(demand*largest), fair, spare))
 	depth := math.Floor(min(4*Micro, max(Micro, 0.25*s.Burst/procs), max(Micro, rate*4)))
-	depth = max(depth, math.Floor(rate*min(1, 0.3*s.Burst/s.Rate)), most)
+	depth = max(depth, math.Floor(rate*min(1, 0.3*s.Burst/s.Rate)), largest)
+	depth = min(depth, have+rate*4) // it fills no further in a Life
 	if rate < 1 || s.Burst < 2*Micro*procs || s.Depth[0]+s.Depth[1]+max(depth, have) > 0.75*s.Burst {
 		rate, depth = 0, 0
 	}
 	s.Leased[0] += rate
-	held := max(depth, have)
-	s.Level = min(s.Level, max(0, s.Burst-s.Depth[0]-s.Depth[1]-held))
-	units := s.units(op, rate, fair, procs)
+	held, most := max(depth, have), s.Burst-s.Depth[0]-s.Depth[1]
+	start := max(0, min(s.Level-max(0, most-held), held-have)) // the bucket that is leased starts with what Redis has no room for
+	s.Level = min(s.Level, max(0, most-held))
+	want := max(0, float64(op.Want)-start)
+	units := s.units(op, want, rate, fair, procs)
 	s.Level -= units
 	granted := 0.0
-	if want := float64(op.Want); units >= want { // for calls that wait: spent with the answer
+	if units >= want { // for calls that wait: spent with the answer
 		granted = want
 	}
 	held += units - granted
+	units += start
 	s.Depth[0] += held
 	r.Leased, r.Depth, r.Granted = rate, held, granted
 	next := float64(Life)
@@ -179,15 +185,16 @@ func (s *State) lease(r *Record, op Op, now float64) Answer {
 }
 
 // units returns the millionths that the sender gets beside its rate.
-func (s *State) units(op Op, rate, fair, procs float64) float64 {
-	want, demand, free := float64(op.Want), float64(op.Demand), max(0, s.Level)
+func (s *State) units(op Op, want, rate, fair, procs float64) float64 {
+	demand, free := float64(op.Demand), max(0, s.Level)
 	if want == 0 && free < s.Burst/4 {
 		return 0
 	}
 	need := max(want, max(0, demand-rate)*4)
 	horizon := min(1, 0.35*s.Burst/s.Rate)
 	part := max(free/(2*procs), min(free, max(want, Micro, min(demand, fair)*horizon)))
-	return math.Floor(min(need, part))
+	want = min(want, math.Floor(free))
+	return want + math.Floor(max(0, min(need, part)-want)/Micro)*Micro // beside what is wanted, whole units
 }
 
 // TTL returns the ms for which the state is kept: until no lease counts, and the level is full.

@@ -23,6 +23,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/classes"
 	"github.com/hybridlimit/hybridlimit/internal/clock"
 	"github.com/hybridlimit/hybridlimit/internal/fallback"
+	"github.com/hybridlimit/hybridlimit/internal/ratelease"
 	"github.com/hybridlimit/hybridlimit/internal/sometimes"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -31,6 +32,7 @@ import (
 type Config struct {
 	Name          string
 	InFlight      bool // the limits count calls in flight
+	Leased        bool // the limits are those of leased rates
 	Mode          account.Mode
 	Fallback      fallback.Kind
 	FallbackFloor int64 // of a limiter of rates
@@ -194,6 +196,8 @@ func (c *Control) fits(limit hybridlimit.Limit) (bad adapter.Violations) {
 		bad.Add("Limit.Algorithm", limit.Algorithm, "has no floors, and the limiter has classes")
 	case limit.Algorithm != have && !account.Static(limit) && !account.Static(counts):
 		bad.Add("Limit.Algorithm", limit.Algorithm, "must be the algorithm of the limiter, "+have.String())
+	case c.cfg.Leased && !account.Static(limit):
+		AddLeased(&bad, "Limit", limit)
 	}
 	return bad
 }
@@ -210,6 +214,16 @@ func AddInFlight(bad *adapter.Violations, field string, limit hybridlimit.Limit)
 func AddRate(bad *adapter.Violations, field string, limit hybridlimit.Limit) {
 	if limit.Algorithm != hybridlimit.AlgConcurrent && !account.Static(limit) {
 		bad.Add(field+".Algorithm", limit.Algorithm, "must be concurrent, unlimited or blocked: this limiter counts calls in flight")
+	}
+}
+
+// AddLeased appends the violations of a limit whose rate cannot be leased. field names the limit.
+func AddLeased(bad *adapter.Violations, field string, limit hybridlimit.Limit) {
+	switch {
+	case algo.KindOf(limit.Algorithm) != algo.KindBucket || limit.Algorithm == hybridlimit.AlgConcurrent:
+		bad.Add(field+".Algorithm", limit.Algorithm, "must be a token bucket, or a leaky bucket as a meter: other rates are not leased")
+	case !ratelease.Fits(limit.Rate, limit.Period, limit.BurstSize()):
+		bad.Add(field, LimitText(limit), "must have a burst and a rate of at most 10⁹ units and units a second, and at least one unit in eleven days")
 	}
 }
 

@@ -57,6 +57,8 @@ func (c *Control) Misfits(s Settings) adapter.Violations {
 		case len(c.fits(limit)) == 0:
 		case !c.cfg.InFlight && limit.Algorithm == hybridlimit.AlgConcurrent:
 			AddInFlight(&bad, field, limit)
+		case c.cfg.Leased && limit.Algorithm == c.views[0].plan.Load().Counts:
+			AddLeased(&bad, field, limit)
 		default:
 			bad.Add(field+".Algorithm", limit.Algorithm, "must be the algorithm of the limiter, "+c.views[0].plan.Load().Counts.String())
 		}
@@ -67,7 +69,7 @@ func (c *Control) Misfits(s Settings) adapter.Violations {
 	for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
 		misfit(fmt.Sprintf("Settings.Keys[%q]", key), s.Keys[key])
 	}
-	if s.Mode != nil && *s.Mode != c.cfg.Mode && (c.cfg.InFlight || *s.Mode == account.ModeExact || c.cfg.Mode == account.ModeExact) {
+	if s.Mode != nil && *s.Mode != c.cfg.Mode && (c.cfg.InFlight || c.cfg.Leased || *s.Mode == account.ModeExact || c.cfg.Mode == account.ModeExact) {
 		bad.Add("Settings.Mode", *s.Mode, fmt.Sprintf("cannot replace Config.Mode %v while the limiter runs", c.cfg.Mode))
 	}
 	return bad

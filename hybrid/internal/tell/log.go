@@ -82,6 +82,7 @@ const (
 	MsgOverflow   = "hybridlimit: memory is full of keys that owe, and Redis does not answer; Redis never receives the units of keys without room in memory; raise MaxKeys, or stop made-up keys"
 	MsgBadLimit   = "hybridlimit: Config.LimitFor returned a limit that is not valid for a key in memory; the key keeps its limit until LimitFor is asked again; the attribute cause has the error"
 	MsgRestore    = "hybridlimit: Config.Restore has not told the use of a key that Redis may have lost; the key may use the units of its period again; Restore is asked again with a later call; the attribute cause has the error"
+	MsgRates      = "hybridlimit: Redis refused a message about leased rates and did not apply it; the fallback decides about its keys for now"
 	MsgPermits    = "hybridlimit: Redis refused a message about permits and did not apply it; calls of its keys wait for the next one"
 	MsgCrowded    = "hybridlimit: Redis refuses this process's heartbeats; without them the process gives no credit; the attribute cause has the error, and docs/operations.md the bound on groups of limiters"
 	MsgFloor      = "hybridlimit: Redis does not answer, and the fleet has more processes than the limit has permits; each process may run as many calls of a key as the attribute floor says, together more than the limit; ConcurrencyConfig.FallbackFloor changes it"
