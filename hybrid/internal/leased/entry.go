@@ -49,13 +49,20 @@ func (l *Limiter) shard(key string) *shard {
 	return &l.shards[maphash.String(l.seed, key)%uint64(len(l.shards))]
 }
 
-// find returns the entry of a key, and makes one if there is none. The shard is locked. tag is that of the key.
-func (s *shard) find(l *Limiter, key string, plan *account.Plan) *entry {
+// lock returns the entry of a key, and makes one if there is none. Its shard is locked. It may run a callback of the user.
+func (l *Limiter) lock(key string, plan *account.Plan) *entry {
+	s := l.shard(key)
+	s.mu.Lock()
 	e, ok := s.lru.Get(key)
 	if !ok {
-		key = strings.Clone(key)
-		e = &entry{lim: l, shard: s, key: key, tag: -1}
-		s.lru.Add(key, e)
+		s.mu.Unlock()
+		tag := l.tag(key)
+		s.mu.Lock()
+		if e, ok = s.lru.Get(key); !ok {
+			key = strings.Clone(key)
+			e = &entry{lim: l, shard: s, key: key, tag: tag}
+			s.lru.Add(key, e)
+		}
 	}
 	e.plan = plan
 	return e

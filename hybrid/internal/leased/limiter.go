@@ -81,16 +81,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int64) (hybridlimit.R
 	if res, ok := l.static(plan, n); ok {
 		return l.decided(res, n), nil
 	}
-	s := l.shard(key)
-	s.mu.Lock()
-	e := s.find(l, key, plan)
-	if e.tag < 0 {
-		s.mu.Unlock()
-		tag := l.tag(key) // a callback of the user
-		s.mu.Lock()
-		e = s.find(l, key, plan)
-		e.tag = tag
-	}
+	e := l.lock(key, plan)
 	now := l.clock.Now()
 	c := e.conditions()
 	action, exchange := e.Call(&c, n, now)
@@ -109,7 +100,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int64) (hybridlimit.R
 		w = &waitingCall{n: n, ready: make(chan struct{})}
 		e.waits = append(e.waits, w)
 	}
-	s.mu.Unlock()
+	e.shard.mu.Unlock()
 	if exchange {
 		l.rates.lanes[e.tag].add(e)
 	}
@@ -198,18 +189,15 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err != nil || account.Static(plan.Limit) {
 		return err
 	}
-	s, tag := l.shard(key), l.tag(key)
 	w := &waitingCall{ready: make(chan struct{})}
-	s.mu.Lock()
-	e := s.find(l, key, plan)
-	e.tag = tag
+	e := l.lock(key, plan)
 	e.Hand.Reset()
 	e.waits = append(e.waits, w)
 	due := !e.queued && !e.Busy() // otherwise the answer in flight makes it due
 	e.queued = e.queued || due
-	s.mu.Unlock()
+	e.shard.mu.Unlock()
 	if due {
-		l.rates.lanes[tag].add(e)
+		l.rates.lanes[e.tag].add(e)
 	}
 	select {
 	case <-w.ready:

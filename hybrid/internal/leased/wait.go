@@ -100,7 +100,7 @@ func (l *Limiter) Drain(ctx context.Context) error {
 	var due []*entry
 	l.each(func(e *entry) {
 		rate, tokens := e.Leased(now)
-		if e.tag < 0 || e.Owes() == 0 && rate == 0 && tokens == 0 || l.rates.env.Broken(e.tag) {
+		if e.Owes() == 0 && rate == 0 && tokens == 0 || l.rates.env.Broken(e.tag) {
 			return
 		}
 		w := &waitingCall{ready: make(chan struct{})}

@@ -12,6 +12,7 @@ import (
 // Report is what a process tells of its neighbours.
 type Report struct {
 	Books    []Books
+	Leased   LeasedBooks
 	Refused  uint64    // ops that Redis will never apply
 	Violated []string  // errors of calls
 	Began    time.Time // the window of the limits
@@ -29,6 +30,8 @@ func (s *Set) Report() Report {
 		}
 		r.Books = append(r.Books, b)
 	}
+	r.Leased = s.leased.books
+	r.Leased.Stats = s.leased.limiter.Stats()
 	return r
 }
 
@@ -65,6 +68,7 @@ func Check(w World, fleet []Report) (broken []string) {
 	if len(fleet) == 0 {
 		return broken
 	}
+	w.checkLeased(fleet, found)
 	for i, b := range fleet[0].Books {
 		var shared, alone, shares, unsure int64
 		for p, r := range fleet {

@@ -37,6 +37,10 @@ func TestCheck(t *testing.T) {
 		{"a refused op", hybrid.ModeAuto, neighbours.World{}, func(r *neighbours.Report) { r.Refused = 2 }, "Redis refused 2 ops"},
 		{"an error", hybrid.ModeAuto, neighbours.World{}, func(r *neighbours.Report) { r.Violated = []string{"an error"} }, "process 1: an error"},
 		{"books", hybrid.ModeAuto, neighbours.World{}, func(r *neighbours.Report) { r.Books[0].Stats.Paid = 3 }, "the books differ by 3"},
+		{"leased above the limit", hybrid.ModeAuto, neighbours.World{}, func(r *neighbours.Report) { r.Leased.Granted = units + 1 }, "101 units with Redis"},
+		{"leased after a loss", hybrid.ModeAuto, neighbours.World{Losses: 1}, func(r *neighbours.Report) { r.Leased.Granted = 2 * units }, ""},
+		{"leased, of the fallback", hybrid.ModeAuto, neighbours.World{}, func(r *neighbours.Report) { r.Leased.Granted, r.Leased.Fallback, r.Leased.Stats.Owed = 3, 3, 3 }, "3 units without Redis, want at most 0"},
+		{"leased, unpaid", hybrid.ModeAuto, neighbours.World{}, func(r *neighbours.Report) { r.Leased.Granted, r.Leased.Fallback, r.Leased.Share = 3, 3, 3 }, "the fallback has admitted 3 units"},
 		{"dropped units", hybrid.ModeAuto, neighbours.World{}, func(r *neighbours.Report) {
 			r.Books[0].Stats.Dropped, r.Books[0].Stats.Admitted = 1, units/2+1
 		}, "1 units were dropped"},

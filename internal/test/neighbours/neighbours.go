@@ -41,6 +41,7 @@ var limits = []struct {
 type Set struct {
 	limiters []*neighbour
 	flights  []*flight
+	leased   *leased
 	hub      *hybrid.Hub
 	began    time.Time
 
@@ -115,7 +116,9 @@ func Add(h *hybrid.Hub, seed uint64) (*Set, error) {
 		}
 		s.flights = append(s.flights, &flight{name: name, limiter: l})
 	}
-	return s, nil
+	var err error
+	s.leased, err = addLeased(h)
+	return s, err
 }
 
 // draw returns a random number below n.
@@ -127,7 +130,11 @@ func (s *Set) draw(n int) int {
 
 // Call makes one call: any verb of any limiter. It may be called from several goroutines.
 func (s *Set) Call() {
-	if s.draw(8) == 0 {
+	switch s.draw(16) {
+	case 0:
+		s.rate(s.leased)
+		return
+	case 1, 2:
 		s.fly(s.flights[s.draw(len(s.flights))])
 		return
 	}
