@@ -221,6 +221,11 @@ func (h *Hub) Close() error {
 	for _, v := range views {
 		v.terms.WriteOff()
 	}
+	for _, l := range limiters {
+		if l.leased != nil {
+			l.leased.in.WriteOff()
+		}
+	}
 	return h.metrics.Close()
 }
 

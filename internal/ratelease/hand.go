@@ -28,12 +28,13 @@ type Hand struct {
 	vain                bool    // the last answer brought neither a rate nor units
 	told                float64 // offered of the exchange in flight
 	resets              bool    // the next op resets the key
+	leaves              bool    // the exchange in flight gives everything back
 }
 
 // Conditions are what a decision depends on beside the hand.
 type Conditions struct {
 	Terms
-	Procs int64
+	Procs int64 // N
 	Away  bool  // Redis does not answer
 	Wait  int64 // ns; an answer of Redis that takes longer is late
 }
@@ -176,7 +177,9 @@ func (h *Hand) Op(c *Conditions, want, number, now int64) Op {
 func (h *Hand) Hear(op Op, a Answer, sent, now int64, chance float64) {
 	h.refill(now)
 	h.busy, h.heard, h.after, h.pause, h.told = false, true, 0, 0, 0
-	h.until = sent + lifeNs - margin
+	if h.until = sent + lifeNs - margin; h.leaves {
+		h.until, h.heard, h.leaves = now, false, false
+	}
 	h.refilled, h.heardAt = now, now
 	h.resets = h.resets && !op.Reset
 	h.rate, h.depth = float64(a.Rate)/Micro/1e9, float64(a.Depth)/Micro
@@ -197,7 +200,7 @@ func (h *Hand) Served() {
 
 // Lost notes that an op had no answer. Redis may have given the rate to others, so the process has none.
 func (h *Hand) Lost(now int64, chance float64) {
-	h.busy = false
+	h.busy, h.leaves = false, false
 	h.offered += h.told
 	h.told = 0
 	h.pause = min(max(2*h.pause, shortPause), longPause)
@@ -223,12 +226,19 @@ const LookEvery = int64(1e9)
 // Live reports whether there is a lease.
 func (h *Hand) Live(now int64) bool { return now < h.until }
 
-// Idle reports whether the process should give everything back now: its lease ends soon, it has units, and no call
-// came for a while. Otherwise the units would be lost with the lease.
+// idleCalls is the number of calls that an idle process would have had by its demand, had they not stopped.
+const idleCalls = 4
+
+// Idle reports whether the process should give everything back now: no call came for a while. It also does so before the
+// lease ends, or the units in hand would be lost with it.
 func (h *Hand) Idle(c *Conditions, now int64) bool {
 	h.refill(now)
-	ends := h.until-now <= LookEvery+LookEvery/4 && now-h.used >= LookEvery
-	return ends && h.Live(now) && h.may(c, now) && h.tokens+h.spilled >= 1
+	quiet := now - h.used
+	if !h.Live(now) || !h.may(c, now) || quiet < LookEvery {
+		return false
+	}
+	ends := h.until-now <= LookEvery+LookEvery/4 && h.tokens+h.spilled >= 1
+	return ends || h.rate > 0 && float64(quiet)*h.demand >= idleCalls*1e9
 }
 
 // Leave is Op for a process that gives everything back.
@@ -236,15 +246,18 @@ func (h *Hand) Leave(c *Conditions, want, number, now int64) Op {
 	op := h.Op(c, want, number, now)
 	op.Back += int64(math.Floor(h.tokens * Micro))
 	op.Demand, op.Have, op.Want = 0, 0, 0
-	h.tokens, h.heard = 0, false
+	h.tokens, h.leaves = 0, true
 	return op
 }
 
 // Reset makes the next op reset the key.
 func (h *Hand) Reset() { h.resets = true }
 
-// Heard reports whether there was an answer.
+// Heard reports whether there was an answer, since the process has given everything back.
 func (h *Hand) Heard() bool { return h.heard }
+
+// Known reports whether there ever was an answer, so that Level means something.
+func (h *Hand) Known() bool { return h.view.Born > 0 }
 
 // Busy reports whether an exchange is in flight.
 func (h *Hand) Busy() bool { return h.busy }
@@ -278,6 +291,13 @@ func (h *Hand) Retry(n, now int64) int64 {
 func (h *Hand) Leased(now int64) (rate, tokens float64) {
 	h.refill(now)
 	return h.rate * 1e9, h.tokens
+}
+
+// Forgo ends the debt, and returns it.
+func (h *Hand) Forgo() int64 {
+	owes := h.Owes()
+	h.acked = h.owed
+	return owes
 }
 
 // Owes returns the units that Redis has not debited.

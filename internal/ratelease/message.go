@@ -45,7 +45,7 @@ type Op struct {
 	Owed   int64 // units admitted without a lease, since the process began with the key
 	Acked  int64 // of Owed; Redis has debited them
 	Reset  bool  // make the bucket full; leases stay
-	View   View
+	View   View  // the sender's last; zero: none
 }
 
 // View is what the last answer said, so that a Redis that has lost its data knows of it.
@@ -65,9 +65,9 @@ type Answer struct {
 	Held  int64 // the most millionths that the process may have, after the calls that wait
 	Next  int64 // µs; a call without tokens is no reason for an exchange before
 	Born  int64 // as in View
-	At    int64
-	Level int64
-	Out   int64
+	At    int64 // as in View
+	Level int64 // as in View
+	Out   int64 // as in View
 }
 
 // View returns what the next op tells.

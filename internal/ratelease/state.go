@@ -5,13 +5,13 @@ import "math"
 // State is a key in Redis. Its zero value is no state. Numbers are integers, which a float64 represents exactly: Lua has
 // no others. Each product is rounded before a sum, as in Lua.
 type State struct {
-	Born, Last  float64 // µs
-	Generation  float64 // number
-	Rate, Burst float64 // of the last op
-	Level       float64
+	Born, Last  float64    // µs
+	Generation  float64    // number
+	Rate, Burst float64    // of the last op
+	Level       float64    // millionths left, down to -Burst
 	Leased      [2]float64 // rates, of this generation and the one before
 	Depth       [2]float64 // the most that the tokens of the processes may be
-	Demand      [2]float64
+	Demand      [2]float64 // rates that calls asked for
 	Peak        [2]float64 // the largest Level and Depth together: units that come back late must have had room
 	// Unknown is the rates that a state before this one had leased. They count for a Life after Born. Told is 1 if a
 	// process has told them.
@@ -21,11 +21,14 @@ type State struct {
 
 // Record is the lease of one process. Its zero value is none.
 type Record struct {
-	Number, Born, Generation float64
-	Leased, Depth            float64 // its part of State
-	Granted                  float64 // to calls that waited
-	Owed                     float64
-	Answer                   Answer
+	Number     float64 // of the op
+	Born       float64 // State.Born
+	Generation float64 // State.Generation
+	Leased     float64 // its part of State.Leased
+	Depth      float64 // its part of State.Depth
+	Granted    float64 // to calls that waited
+	Owed       float64 // Op.Owed
+	Answer     Answer  // to the op
 }
 
 // Exchange runs an op at now (µs). ok is false for an op whose number is too old: it changes nothing. An op that comes

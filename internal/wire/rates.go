@@ -27,10 +27,10 @@ func EncodeRates(ops []ratelease.Op) []string {
 	return argv
 }
 
-// RateAnswer is the answer to an op of a leased rate. Stale: Redis has a later op of this process, and did nothing.
+// RateAnswer is the answer to an op of a leased rate.
 type RateAnswer struct {
 	ratelease.Answer
-	Stale bool
+	Stale bool // Redis has a later op of this process, and did nothing
 }
 
 // DecodeRates reads the reply to a message about leased rates. A reply that the script cannot have given is ErrReply.

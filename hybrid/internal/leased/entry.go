@@ -33,6 +33,8 @@ type entry struct {
 	plan    *account.Plan
 	queued  bool           // an exchange waits for its message
 	listed  bool           // in Limiter.live
+	gone    bool           // not in memory any more
+	began   bool           // the fallback has decided since the last answer
 	leaving bool           // the next exchange gives everything back
 	waits   []*waitingCall // for the answer to the next exchange, or to the one in flight
 }
@@ -68,10 +70,16 @@ func (l *Limiter) lock(key string, plan *account.Plan) *entry {
 	return e
 }
 
-// evicted counts what is lost with a key. Its lease ends by itself, and its share stays.
+// evicted counts what is lost with a key. Its lease ends by itself, and its share stays. The entry is locked.
 func (l *Limiter) evicted(_ string, e *entry) {
 	l.Evicted.Add(1)
-	l.Count.Dropped.Add(e.Owes())
+	l.Count.Dropped.Add(e.Forgo())
+	e.gone = true
+}
+
+// WriteOff counts the units that a closed limiter owes as dropped.
+func (l *Limiter) WriteOff() {
+	l.each(func(e *entry) { l.Count.Dropped.Add(e.Forgo()) })
 }
 
 // conditions returns the conditions of a decision. The entry is locked.
@@ -109,6 +117,11 @@ func (e *entry) alone(n, now int64) hybridlimit.Result {
 	l := e.lim
 	f := e.plan.Fallback(l.control.Fallback(), l.Floor, l.party.Size())
 	res := hybridlimit.Result{Source: hybridlimit.SourceFallback}
+	if !e.began && e.Known() { // it begins with this process's part of what was left
+		c := e.conditions()
+		l.Shares.Lower(e.key, f.Size, e.Level(&c, now)*float64(f.Burst)/float64(e.plan.Burst), now)
+	}
+	e.began = true
 	switch {
 	case !f.Counts():
 		res.Allowed = f.Kind == fallback.KindAllowAll
@@ -121,7 +134,11 @@ func (e *entry) alone(n, now int64) hybridlimit.Result {
 		}
 		res.RetryAfter = time.Duration(max(wait, int64(time.Millisecond)))
 	}
-	if res.Allowed {
+	switch {
+	case !res.Allowed:
+	case e.gone:
+		l.Count.Dropped.Add(n)
+	default:
 		e.Local(n)
 	}
 	return e.answer(res, n, now)
@@ -153,7 +170,7 @@ func (l *Limiter) Beat() {
 		if idle {
 			e.queued, e.leaving = true, true
 		}
-		if e.listed = e.Live(now); e.listed {
+		if e.listed = e.Live(now) && !e.gone; e.listed {
 			kept = append(kept, e)
 		}
 		e.shard.mu.Unlock()

@@ -143,13 +143,16 @@ func (p *lane) heard(m message, answers []wire.RateAnswer) {
 			e.forsake(now)
 		} else {
 			e.Hear(m.ops[i], answers[i].Answer, m.sent, now, rand.Float64())
-			if !m.left[i] {
+			e.began = false
+			if !m.left[i] && !e.gone {
 				e.lim.listLive(e)
 			}
 			if a := answers[i]; a.Level < 0 {
 				e.lim.indebted(-a.Level)
 			}
-			e.lim.Count.Acked.Add(m.ops[i].Owed - m.ops[i].Acked)
+			if !e.gone {
+				e.lim.Count.Acked.Add(m.ops[i].Owed - m.ops[i].Acked)
+			}
 			e.serve(m.left[i] || m.ops[i].Reset, now)
 		}
 		again := len(e.waits) > 0 && !e.queued // of Drain and Reset: for the next exchange

@@ -120,7 +120,6 @@ func (l *Limiter) Drain(ctx context.Context) error {
 		}
 	}
 	if _, _, owed := l.Sums(); owed > 0 {
-		l.Count.Dropped.Add(owed)
 		return fmt.Errorf("hybrid: Shutdown of limiter %q ended with %d units owed that Redis has not acknowledged: %w", l.Name, owed, hybridlimit.ErrUnavailable)
 	}
 	return nil

@@ -12,10 +12,11 @@ import (
 // None of these is a lock, an atomic operation, a log, randomness or the network. checkClock finds the clocks of package time.
 // Goroutines are also not permitted in a pure package.
 var pure = map[string][]string{
-	"internal/account": {"math", "slices", "strconv", "time"},
-	"internal/algo":    {"cmp", "errors", "fmt", "math", "math/bits", "slices", "sort", "strconv", "strings", "time"},
-	"internal/parts":   {"fmt", "hash/fnv", "time"},
-	"internal/permits": {"cmp", "errors", "maps", "math", "slices", "time"},
+	"internal/account":   {"math", "slices", "strconv", "time"},
+	"internal/algo":      {"cmp", "errors", "fmt", "math", "math/bits", "slices", "sort", "strconv", "strings", "time"},
+	"internal/parts":     {"fmt", "hash/fnv", "time"},
+	"internal/permits":   {"cmp", "errors", "maps", "math", "slices", "time"},
+	"internal/ratelease": {"math", "time"},
 }
 
 func TestPurePackagesArePure(t *testing.T) { report(t, checkPure(loadModule(t))) }

@@ -38,6 +38,7 @@ var product = map[string]rule{
 	"internal/fallback":  {outside: []string{lru, xtime}},
 	"internal/sometimes": {outside: []string{xtime}},
 	"internal/permits":   {}, // pure: purity_test.go
+	"internal/ratelease": {}, // pure: purity_test.go
 	"internal/census":    {},
 	"internal/groups":    {},
 	"internal/waiting":   {inside: []string{"."}},
@@ -48,13 +49,13 @@ var product = map[string]rule{
 	"internal/refresh":   {inside: []string{".", "adapter"}},
 	"internal/respguard": {},
 	"internal/clock":     {},
-	"internal/wire":      {inside: []string{".", "internal/algo", "internal/news", "internal/permits"}},
+	"internal/wire":      {inside: []string{".", "internal/algo", "internal/news", "internal/permits", "internal/ratelease"}},
 	"lua":                {inside: []string{"."}}, // for programs without the Redis client of this module
 	"local":              {inside: []string{".", "adapter", "internal/algo", "internal/classes", "internal/news", "internal/refresh", "internal/shards", "internal/waiting"}, outside: []string{lru, xxhash}},
 	"breaker":            {},
 	"internal/circuit":   {inside: []string{".", "adapter", "breaker"}, outside: []string{gobreaker, redisClient}},
 	"internal/runner": {
-		inside:  []string{".", "internal/algo", "internal/circuit", "internal/permits", "internal/respguard", "internal/sometimes", "internal/wire", "lua"},
+		inside:  []string{".", "internal/algo", "internal/circuit", "internal/permits", "internal/ratelease", "internal/respguard", "internal/sometimes", "internal/wire", "lua"},
 		outside: []string{redisClient, otel, xxhash},
 	},
 	"global": {
@@ -71,7 +72,7 @@ var product = map[string]rule{
 	},
 	"hybrid/internal/control": {
 		inside: []string{
-			".", "adapter", "internal/account", "internal/algo", "internal/census", "internal/classes", "internal/clock", "internal/fallback", "internal/refresh",
+			".", "adapter", "internal/account", "internal/algo", "internal/census", "internal/classes", "internal/clock", "internal/fallback", "internal/ratelease", "internal/refresh",
 			"internal/sometimes", "internal/wire", "lua", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, xtime, otel, xxhash},
@@ -89,6 +90,13 @@ var product = map[string]rule{
 			"sync", "hybrid/internal/control", "hybrid/internal/member", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, xtime, otel, xxhash},
+	},
+	"hybrid/internal/leased": {
+		inside: []string{
+			".", "internal/account", "internal/circuit", "internal/clock", "internal/fallback", "internal/ratelease", "internal/runner", "internal/shards", "internal/wire", "lua",
+			"sync", "hybrid/internal/control", "hybrid/internal/member", "hybrid/internal/tell",
+		},
+		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
 	"hybrid/internal/keys": {
 		inside: []string{
@@ -124,7 +132,7 @@ var product = map[string]rule{
 			".", "adapter", "internal/account", "internal/algo", "internal/census", "internal/circuit", "internal/clock", "internal/fallback", "internal/permits",
 			"internal/groups", "internal/classes", "internal/moves", "internal/news", "internal/parts", "internal/refresh", "internal/runner", "internal/shards", "internal/sometimes", "internal/waiting", "internal/wire", "lua",
 			"breaker", "local", "sync", "hybrid/internal/control", "hybrid/internal/direct", "hybrid/internal/explain",
-			"hybrid/internal/inflight", "hybrid/internal/keys", "hybrid/internal/member", "hybrid/internal/restore", "hybrid/internal/split", "hybrid/internal/tell",
+			"hybrid/internal/inflight", "hybrid/internal/keys", "hybrid/internal/leased", "hybrid/internal/member", "hybrid/internal/restore", "hybrid/internal/split", "hybrid/internal/tell",
 		},
 		outside: []string{redisClient, lru, xtime, otel, xxhash},
 	},
