@@ -126,7 +126,7 @@ func (h *Hand) reason(c *Conditions, n float64, now int64) bool {
 
 // hurries is the number of exchanges that calls may cause in turn, before Answer.Next, while Redis has the units.
 // hurryEvery (ns) times N is the time between two in the long run, at most hurryMost.
-const hurries, hurryEvery, hurryMost = 8, lifeNs / 40, lifeNs
+const hurries, hurryEvery, hurryMost = 8, lifeNs / 40, 2 * lifeNs
 
 // mayHurry reports whether a call may cause an exchange before Answer.Next.
 func (h *Hand) mayHurry(c *Conditions, now int64) bool {
