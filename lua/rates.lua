@@ -2,9 +2,10 @@
 -- some keys of a tag. internal/ratelease has the protocol.
 -- KEYS:   for each op: the state of its key, and the record of the process's lease
 -- ARGV:   for each op: text "1 <number> <procs> <demand> <span> <have> <back> <spilt>
---         <want> <most> <owed> <acked> <rate> <burst> <born> <at> <level> <out> <own> <reset>":
---         the fields of ratelease.Op; the five before the last are its view. Amounts are
---         millionths of a unit, and rates millionths of a unit per second.
+--         <want> <wish> <most> <owed> <acked> <rate> <burst> <born> <at> <level> <out>
+--         <own> <reset>": the fields of ratelease.Op; the five before the last are its
+--         view. Amounts are millionths of a unit, and rates millionths of a unit per
+--         second.
 -- Reply:  for each op: 1 (0: the number is too old, and nothing was done), then rate,
 --         depth, units, held, next (µs), born, at, level, out
 -- Once:   an op whose number is that of the record gets the same answer again.
@@ -33,15 +34,15 @@ local function numbers(text, count, signed)
 end
 
 local function read_op(text)
-  local n = numbers(text, 19, 16)
+  local n = numbers(text, 20, 17)
   if not n then return nil end
   local op = {
     number = n[1], procs = n[2], demand = n[3], span = n[4], have = n[5], back = n[6], spilt = n[7], want = n[8],
-    most = n[9], owed = n[10], acked = n[11], rate = n[12], burst = n[13], vborn = n[14], vat = n[15], vlevel = n[16], vout = n[17],
-    vown = n[18], reset = n[19] == 1,
+    wish = n[9], most = n[10], owed = n[11], acked = n[12], rate = n[13], burst = n[14], vborn = n[15], vat = n[16], vlevel = n[17],
+    vout = n[18], vown = n[19], reset = n[20] == 1,
   }
   if op.number < 1 or op.procs < 1 or op.rate < 1 or op.burst < MICRO or op.most < 1 then return nil end
-  if max(op.rate, op.burst, op.demand, op.have, op.back, op.spilt, op.want) > LARGEST or op.most > LARGEST / MICRO or op.span > LIFE then return nil end
+  if max(op.rate, op.burst, op.demand, op.have, op.back, op.spilt, op.want, op.wish) > LARGEST or op.most > LARGEST / MICRO or op.span > LIFE then return nil end
   return op
 end
 
@@ -142,7 +143,7 @@ end
 local function units(s, op, want, rate, fair)
   local free = max(0, s.level)
   if want == 0 and free < s.burst / 4 then return 0 end
-  local need = max(want, max(0, op.demand - rate) * 4)
+  local need = max(want, op.wish, max(0, op.demand - rate) * 4)
   local horizon = min(1, 0.35 * s.burst / s.rate)
   local part = max(free / (2 * op.procs), min(free, max(want, MICRO, min(op.demand, fair) * horizon)))
   want = min(want, floor(free))

@@ -27,6 +27,7 @@ type Hand struct {
 	heard, busy         bool
 	vain                bool    // the last answer brought neither a rate nor units
 	told                float64 // offered of the exchange in flight
+	got                 int64   // Units of the last answer
 	resets              bool    // the next op resets the key
 	leaves              bool    // the exchange in flight gives everything back
 }
@@ -152,9 +153,10 @@ func (h *Hand) Op(c *Conditions, want, number, now int64) Op {
 	demand := h.offered / math.Max(0.25, span)
 	if h.heard && span < 1 { // a short look: with the last estimate
 		demand = h.offered + (1-span)*h.demand
-		if want > 0 && h.Level(c, now) >= float64(c.Burst)/Micro/4 { // callers that wait call less often than they would
-			demand = math.Max(demand, 2*h.demand)
-		}
+	}
+	var wish int64 // callers that wait call less often than they would
+	if want > 0 && h.heard && span < 1 && h.Level(c, now) >= float64(c.Burst)/Micro/4 {
+		wish = min(2*h.got, c.Burst/8)
 	}
 	keep := h.tokens
 	if spare := math.Floor(h.tokens - math.Max(demand, h.depth)); spare > 0 && want == 0 {
@@ -163,7 +165,7 @@ func (h *Hand) Op(c *Conditions, want, number, now int64) Op {
 	op := Op{
 		Terms: c.Terms, Number: number, Procs: c.Procs, Demand: int64(math.Min(demand, Largest) * Micro), Span: min(Life, int64(span*1e6)),
 		Have: int64(math.Ceil(keep * Micro)), Back: int64(math.Floor((h.tokens - keep) * Micro)), Spilt: int64(math.Floor(h.spilled * Micro)),
-		Want: int64(math.Ceil(math.Max(0, float64(want)-keep) * Micro)), Most: max(1, min(h.most, c.Burst/Micro/2)),
+		Want: int64(math.Ceil(math.Max(0, float64(want)-keep) * Micro)), Wish: wish, Most: max(1, min(h.most, c.Burst/Micro/2)),
 		Owed: h.owed, Acked: h.acked, Reset: h.resets, View: h.view,
 	}
 	h.demand, h.told, h.offered, h.most = demand, h.offered, 0, 0
@@ -184,6 +186,7 @@ func (h *Hand) Hear(op Op, a Answer, sent, now int64, chance float64) {
 	h.resets = h.resets && !op.Reset
 	h.rate, h.depth = float64(a.Rate)/Micro/1e9, float64(a.Depth)/Micro
 	h.tokens += float64(a.Units) / Micro
+	h.got = a.Units
 	h.vain = a.Rate == 0 && a.Units == 0
 	h.held = float64(a.Held) / Micro
 	h.renewAt = sent + lifeNs*3/4 + int64(chance*float64(lifeNs*3/16))

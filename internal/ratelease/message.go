@@ -41,6 +41,7 @@ type Op struct {
 	Back   int64 // millionths returned from the hand
 	Spilt  int64 // millionths that had no room in the hand, or came for calls that were gone
 	Want   int64 // millionths that waiting calls need beside Have
+	Wish   int64 // millionths beside it, for calls that will come soon
 	Most   int64 // units of the largest call; at least 1
 	Owed   int64 // units admitted without a lease, since the process began with the key
 	Acked  int64 // of Owed; Redis has debited them

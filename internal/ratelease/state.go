@@ -193,7 +193,7 @@ func (s *State) units(op Op, want, rate, fair, procs float64) float64 {
 	if want == 0 && free < s.Burst/4 {
 		return 0
 	}
-	need := max(want, max(0, demand-rate)*4)
+	need := max(want, float64(op.Wish), max(0, demand-rate)*4)
 	horizon := min(1, 0.35*s.Burst/s.Rate)
 	part := max(free/(2*procs), min(free, max(want, Micro, min(demand, fair)*horizon)))
 	want = min(want, math.Floor(free))

@@ -20,7 +20,7 @@ func EncodeRates(ops []ratelease.Op) []string {
 	buf := make([]byte, 0, 160)
 	for _, op := range ops {
 		buf = strconv.AppendInt(append(buf[:0], "1 "...), op.Number, 10)
-		buf = appendInts(buf, op.Procs, op.Demand, op.Span, op.Have, op.Back, op.Spilt, op.Want, op.Most, op.Owed, op.Acked, op.Rate, op.Burst)
+		buf = appendInts(buf, op.Procs, op.Demand, op.Span, op.Have, op.Back, op.Spilt, op.Want, op.Wish, op.Most, op.Owed, op.Acked, op.Rate, op.Burst)
 		buf = appendInts(buf, op.View.Born, op.View.At, op.View.Level, op.View.Out, op.View.Rate, flags(op.Reset))
 		argv = append(argv, string(buf))
 	}
