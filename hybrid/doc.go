@@ -18,7 +18,8 @@
 //
 //   - [New] makes one limiter, and [Config] has its settings. Only Config.Name is required.
 //   - [NewHub] is for several limiters on one Redis, and [HubConfig] has their common settings.
-//   - [Hub.Limiter] adds a limit of a rate, and [Hub.Concurrency] one of calls in flight.
+//   - [Hub.Limiter] adds a limit of a rate, [Hub.Concurrency] one of calls in flight, and [Hub.RateLeases] one of a hot
+//     key in a large fleet.
 //   - [Limiter.Allow] decides, and [Limiter.Wait] waits for its turn.
 //   - [Limiter.Inspect] tells why a key is denied.
 //   - [Limiter.Shutdown] settles with Redis before the process ends; so does Hub.Shutdown.

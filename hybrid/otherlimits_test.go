@@ -99,3 +99,20 @@ func TestOneNameAndOneLimit(t *testing.T) {
 		}
 	})
 }
+
+// TestLeasedBesideOther lets one process lease the rate of a name, and another one limit it as usual. Both log that, because
+// they count apart.
+func TestLeasedBesideOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, log := redistest.NewBubble(t), newCapture()
+		newLimiter(t, b.Client(nil), hybridlimit.PerMinute(100), hybrid.Config{Hub: hybrid.HubConfig{Logger: slog.New(log)}})
+		h := newHub(t, b.Client(nil), hybrid.HubConfig{})
+		if _, err := h.RateLeases(hybridlimit.PerMinute(100), hybrid.RateLeaseConfig{Name: "api"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(90 * time.Second)
+		if want := `limit=100/min other=leased 100/min processes=1`; countLines(log, want) != 1 {
+			t.Errorf("no %s in\n%s", want, strings.Join(log.all(), "\n"))
+		}
+	})
+}

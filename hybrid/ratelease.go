@@ -147,12 +147,14 @@ func (l *RateLeaseLimiter) Allow(ctx context.Context, key string) (hybridlimit.R
 // call without units in hand is denied, or asks Redis (SourceRedis): see RateLeaseConfig.MaxWait. Only this wait
 // observes ctx: when ctx ends first, nothing is charged and AllowN returns the error of ctx.
 //
-// An n above the burst is denied for ever. Remaining is the units in hand of this process, and RetryAfter an estimate.
+// An n above the burst is denied for ever. Remaining is the units in hand and those that Redis has left, by its last
+// answer and the time since. RetryAfter is an estimate.
 func (l *RateLeaseLimiter) AllowN(ctx context.Context, key string, n int64) (hybridlimit.Result, error) {
 	return l.in.Allow(ctx, key, n)
 }
 
-// Peek returns this process's knowledge of a key: Allowed means that it has a unit in hand, or does not know the key.
+// Peek returns this process's knowledge of a key: Allowed means that it has a unit in hand, or has no lease of the key
+// and would ask Redis.
 // Peek takes nothing, sends nothing and fails as Allow does.
 func (l *RateLeaseLimiter) Peek(_ context.Context, key string) (hybridlimit.Result, error) {
 	return l.in.Peek(key)

@@ -88,8 +88,11 @@ func (f *rateFleet) call(i int, l *hybrid.RateLeaseLimiter) {
 	if res.Allowed {
 		f.admitted[i]++
 		f.meter.Admit(int64(time.Since(f.began)), 1)
-	} else if res.RetryAfter <= 0 || res.Remaining > 0 {
+	} else if res.RetryAfter <= 0 || res.RetryAfter > 4*time.Second || res.Remaining > 0 {
 		f.t.Errorf("a denial says %+v", res)
+	}
+	if res.Remaining < 0 || res.Remaining > res.Limit || res.Limit != f.limit.Burst || res.ResetAfter < 0 || res.Policy != "hot" {
+		f.t.Errorf("%+v", res)
 	}
 }
 

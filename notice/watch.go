@@ -151,6 +151,7 @@ var weights = [adapter.NumSources]weight{
 	hybridlimit.SourceCredit:    estimate,
 	hybridlimit.SourceRedis:     exact,
 	hybridlimit.SourceDenyCache: estimate,
+	hybridlimit.SourceRateLease: estimate,
 	hybridlimit.SourceTimeout:   later,
 	hybridlimit.SourceFallback:  later,
 	hybridlimit.SourcePause:     later,

@@ -129,7 +129,7 @@ func (f *fleet) turn(ctx context.Context, turn uint64) (benchkit.Figures, error)
 		}
 		took.Merge(h)
 		sum.Calls, sum.Denied = sum.Calls+a.Calls, sum.Denied+a.Denied
-		sum.Fails, sum.Alone = sum.Fails+a.Fails, sum.Alone+a.Alone
+		sum.Fails, sum.Alone, sum.Ops = sum.Fails+a.Fails, sum.Alone+a.Alone, sum.Ops+a.Ops
 		spent.Process += a.Spent.Process
 		spent.Messages += a.Spent.Messages
 		spent.Sent += a.Spent.Sent
@@ -141,7 +141,7 @@ func (f *fleet) turn(ctx context.Context, turn uint64) (benchkit.Figures, error)
 	n := float64(sum.Calls)
 	cost, ns := spent.Per(n), quantiles(took)
 	cost["p50"], cost["p99"], cost["calls"] = ns["p50"], ns["p99"], n
-	cost["denied"], cost["fails"] = float64(sum.Denied)/n, float64(sum.Fails)/n
+	cost["denied"], cost["fails"], cost["ops"] = float64(sum.Denied)/n, float64(sum.Fails)/n, float64(sum.Ops)/n
 	cost["astray"] = cost["fails"] + float64(sum.Alone)/n // errors, and decisions without Redis
 	return cost, nil
 }

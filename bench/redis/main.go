@@ -42,6 +42,7 @@ type scale struct {
 	survivalKeys, survivalCalls        int
 	fleets                             []fleetSize
 	fleetRounds                        int
+	hot                                hotSize
 }
 
 var whole = scale{
@@ -50,6 +51,7 @@ var whole = scale{
 	churnKeys: 1_000_000, churnEach: 200_000, churnOnRedis: 40_000,
 	survivalKeys: 100_000, survivalCalls: 20_000,
 	fleets: fleetLoads(1), fleetRounds: 5,
+	hot: hotSize{40, 8 * time.Second, 6 * time.Second, 3},
 }
 
 // fleetLoads returns the loads of fleets, or a part of them: keys, calls and times divided.
@@ -80,6 +82,7 @@ var short = scale{
 	churnKeys: 100_000, churnEach: 20_000, churnOnRedis: 5000,
 	survivalKeys: 10_000, survivalCalls: 2000,
 	fleets: fleetLoads(2), fleetRounds: 2,
+	hot: hotSize{10, 4 * time.Second, 3 * time.Second, 2},
 }
 
 // results has the figures of the page: the rows of the sections that were measured.
@@ -168,6 +171,7 @@ var sections = []struct {
 	{"ops", (*results).ops},
 	{"decisions", (*results).decisions},
 	{"fleets", (*results).fleets},
+	{"hot", (*results).hotKeys},
 	{"survival", (*results).survival},
 	{"churn", (*results).churn},
 }

@@ -43,6 +43,7 @@ type order struct {
 type turned struct {
 	Calls, Denied, Fails int64
 	Alone                int64          // decisions without Redis, by the fallback
+	Ops                  int64          // exchanges with Redis
 	Spent                benchkit.Spent // by the process, without the CPU time of Redis
 	Took                 []byte         // histogram of the ns of a call, encoded
 }
@@ -105,7 +106,7 @@ func join(ctx context.Context, place membership) (*member, error) {
 // turn makes random calls. A call begins at its time even if earlier calls have not returned. Keys and times depend
 // only on the turn and the member, so all kinds of fleets get the same.
 func (m *member) turn(ctx context.Context, o order) (r turned, err error) {
-	alone, took := m.alone(), newHistogram()
+	alone, ops, took := m.alone(), m.ops(), newHistogram()
 	if r.Spent, err = (benchkit.Meter{Wire: m.wire}).Spent(ctx, func() error {
 		if err := m.calls(ctx, o, &r, took); err != nil {
 			return err
@@ -114,7 +115,7 @@ func (m *member) turn(ctx context.Context, o order) (r turned, err error) {
 	}); err != nil {
 		return r, err
 	}
-	r.Alone = m.alone() - alone
+	r.Alone, r.Ops = m.alone()-alone, m.ops()-ops
 	r.Took, err = took.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 	return r, err
 }
@@ -177,6 +178,14 @@ func (m *member) call(ctx context.Context, key int) (allowed bool, err error) {
 		return m.allow(ctx, m.names[key])
 	}
 	return m.both(ctx, m.names[key], m.names[key%tenants])
+}
+
+// ops returns the number of exchanges with Redis so far.
+func (m *member) ops() int64 {
+	if m.stats == nil {
+		return 0
+	}
+	return m.stats().Ops
 }
 
 // alone returns the number of decisions without Redis so far.

@@ -66,7 +66,7 @@ func name(row *benchkit.Row) string { return row.Name }
 
 // parts returns those of the page, in its order.
 func (r *results) parts() []part {
-	return slices.Concat(r.opParts(), r.decisionParts(), r.fleetParts(), r.cacheParts())
+	return slices.Concat(r.opParts(), r.decisionParts(), r.fleetParts(), r.hotParts(), r.cacheParts())
 }
 
 func (r *results) opParts() []part {

@@ -85,7 +85,11 @@ var modeKinds = []kind{
 
 // kindsOf returns kinds of fleets by name.
 func kindsOf(names ...string) []kind {
-	return slices.DeleteFunc(slices.Clone(modeKinds), func(k kind) bool { return !slices.Contains(names, k.name) })
+	all := slices.Clone(modeKinds)
+	for _, k := range hotKinds {
+		all = append(all, k.kind)
+	}
+	return slices.DeleteFunc(all, func(k kind) bool { return !slices.Contains(names, k.name) })
 }
 
 // on makes targets on a client, which is closed with the target, or after an error.

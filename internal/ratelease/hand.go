@@ -107,7 +107,7 @@ const vainEvery = lifeNs / 8
 
 // reason reports whether a call without tokens is a reason for an exchange.
 func (h *Hand) reason(c *Conditions, n float64, now int64) bool {
-	ago, level, every := now-h.asked, h.Level(c, now), int64(0)
+	ago, level, every := now-h.asked, h.Level(&c.Terms, now), int64(0)
 	if h.vain {
 		every = vainEvery
 	}
@@ -141,7 +141,7 @@ func (h *Hand) mayHurry(c *Conditions, now int64) bool {
 }
 
 // Level returns the units in Redis, as far as they are known.
-func (h *Hand) Level(c *Conditions, now int64) float64 {
+func (h *Hand) Level(c *Terms, now int64) float64 {
 	refill := float64(now-h.heardAt) * float64(c.Rate-min(c.Rate, h.view.Out)) / 1e9
 	return math.Min(float64(c.Burst), float64(h.view.Level)+refill) / Micro
 }
@@ -155,7 +155,7 @@ func (h *Hand) Op(c *Conditions, want, number, now int64) Op {
 		demand = h.offered + (1-span)*h.demand
 	}
 	var wish int64 // callers that wait call less often than they would
-	if want > 0 && h.heard && span < 1 && h.Level(c, now) >= float64(c.Burst)/Micro/4 {
+	if want > 0 && h.heard && span < 1 && h.Level(&c.Terms, now) >= float64(c.Burst)/Micro/4 {
 		wish = min(2*h.got, c.Burst/8)
 	}
 	keep := h.tokens
@@ -256,9 +256,6 @@ func (h *Hand) Leave(c *Conditions, want, number, now int64) Op {
 // Reset makes the next op reset the key.
 func (h *Hand) Reset() { h.resets = true }
 
-// Heard reports whether there was an answer, since the process has given everything back.
-func (h *Hand) Heard() bool { return h.heard }
-
 // Known reports whether there ever was an answer, so that Level means something.
 func (h *Hand) Known() bool { return h.view.Born > 0 }
 
@@ -267,7 +264,7 @@ func (h *Hand) Busy() bool { return h.busy }
 
 // Full returns the ns until the key is an unused key, as far as is known.
 func (h *Hand) Full(now int64) int64 {
-	if !h.heard {
+	if !h.Known() {
 		return 0
 	}
 	missing := h.burst - float64(h.view.Level)/Micro - h.tokens

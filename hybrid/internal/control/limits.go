@@ -189,7 +189,8 @@ func (c *Control) State() State {
 // Source returns the source of the limit in force.
 func (c *Control) Source() Source { return Source(c.limits.source.Load()) }
 
-// Program returns the limit that the program has for the limiter, as text: that of its settings, or that of New.
+// Program returns the limit that the program has for the limiter, as text: that of its settings, or that of New. A rate
+// that is leased has a text of its own, because a process that does not lease it counts in another state of Redis.
 func (c *Control) Program() string {
 	w := &c.limits
 	w.mu.Lock()
@@ -202,6 +203,9 @@ func (c *Control) Program() string {
 	short.Burst = 0 // a burst that is the default has one text, said or not
 	if short.Validate() == nil && short.BurstSize() == limit.BurstSize() {
 		limit = short
+	}
+	if c.cfg.Leased {
+		return "leased " + LimitText(limit)
 	}
 	return LimitText(limit)
 }

@@ -96,11 +96,19 @@ func termsOf(l hybridlimit.Limit) ratelease.Terms {
 	return ratelease.TermsOf(l.Rate, l.Period, l.BurstSize())
 }
 
+// left returns the units in hand, and those in Redis as far as they are known. The entry is locked.
+func (e *entry) left(now int64) int64 {
+	if !e.Known() {
+		return e.plan.Burst
+	}
+	terms := termsOf(e.plan.Limit)
+	return e.Left(now) + max(0, int64(e.Level(&terms, now)))
+}
+
 // answer completes the answer to a call. The entry is locked.
-func (e *entry) answer(res hybridlimit.Result, n, now int64) hybridlimit.Result {
+func (e *entry) answer(res hybridlimit.Result, n, left, now int64) hybridlimit.Result {
 	res.Limit, res.Policy = e.plan.Burst, e.lim.Name
-	left, full := e.Left(now), e.Full(now)
-	res.Remaining, res.ResetAfter = min(left, res.Limit), time.Duration(full)
+	res.Remaining, res.ResetAfter = min(left, res.Limit), time.Duration(e.Full(now))
 	if res.Allowed {
 		res.Granted = n
 		return res
@@ -118,8 +126,8 @@ func (e *entry) alone(n, now int64) hybridlimit.Result {
 	f := e.plan.Fallback(l.control.Fallback(), l.Floor, l.party.Size())
 	res := hybridlimit.Result{Source: hybridlimit.SourceFallback}
 	if !e.began && e.Known() { // it begins with this process's part of what was left
-		c := e.conditions()
-		l.Shares.Lower(e.key, f.Size, e.Level(&c, now)*float64(f.Burst)/float64(e.plan.Burst), now)
+		terms := termsOf(e.plan.Limit)
+		l.Shares.Lower(e.key, f.Size, e.Level(&terms, now)*float64(f.Burst)/float64(e.plan.Burst), now)
 	}
 	e.began = true
 	switch {
@@ -141,7 +149,8 @@ func (e *entry) alone(n, now int64) hybridlimit.Result {
 	default:
 		e.Local(n)
 	}
-	return e.answer(res, n, now)
+	left := l.Shares.Left(e.key, f.Size, now)
+	return e.answer(res, n, max(0, int64(left)), now)
 }
 
 // listLive adds a key that has a lease to those that Beat looks at. The entry is locked.

@@ -91,9 +91,9 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int64) (hybridlimit.R
 	var w *waitingCall
 	switch action {
 	case ratelease.Admit:
-		res = e.answer(hybridlimit.Result{Allowed: true, Source: hybridlimit.SourceRateLease}, n, now)
+		res = e.answer(hybridlimit.Result{Allowed: true, Source: hybridlimit.SourceRateLease}, n, e.left(now), now)
 	case ratelease.Deny:
-		res = e.answer(hybridlimit.Result{Source: hybridlimit.SourceRateLease}, n, now)
+		res = e.answer(hybridlimit.Result{Source: hybridlimit.SourceRateLease}, n, e.left(now), now)
 	case ratelease.Without:
 		res = e.alone(n, now)
 	case ratelease.Wait:
@@ -171,11 +171,9 @@ func (l *Limiter) Peek(key string) (hybridlimit.Result, error) {
 	if have, ok := s.lru.Peek(key); ok {
 		e.Hand = have.Hand
 	}
-	res := hybridlimit.Result{Allowed: e.Left(now) >= 1, Source: hybridlimit.SourceRateLease}
-	if !e.Heard() {
-		res.Allowed = true // as far as this process knows
-	}
-	res = e.answer(res, 1, now)
+	// A key without a lease would ask Redis.
+	res := hybridlimit.Result{Allowed: e.Left(now) >= 1 || !e.Live(now) && e.left(now) >= 1, Source: hybridlimit.SourceRateLease}
+	res = e.answer(res, 1, e.left(now), now)
 	res.Granted = 0
 	return l.control.Shadowed(res, 0), nil
 }

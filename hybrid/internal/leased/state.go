@@ -44,7 +44,7 @@ func (l *Limiter) Look(key string) (State, error) {
 	}
 	c := e.conditions()
 	k.Rate, k.Held = e.Leased(now)
-	k.Left, k.Owed, k.live, k.away = e.Level(&c, now), e.Owes(), e.Live(now), c.Away
+	k.Left, k.Owed, k.live, k.away = e.Level(&c.Terms, now), e.Owes(), e.Live(now), c.Away
 	k.Share = l.Shares.Left(key, plan.Fallback(l.control.Fallback(), l.Floor, l.party.Size()).Size, now)
 	return k, nil
 }

@@ -69,7 +69,7 @@ func (e *entry) serve(done bool, now int64) {
 		switch {
 		case w.n > 0:
 			res := hybridlimit.Result{Allowed: e.Take(w.n, now), Source: hybridlimit.SourceRedis}
-			w.end(e.answer(res, w.n, now))
+			w.end(e.answer(res, w.n, e.left(now), now))
 		case done:
 			w.end(hybridlimit.Result{Allowed: true})
 		default:
