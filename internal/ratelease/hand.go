@@ -13,6 +13,7 @@ type Hand struct {
 	nextAt              int64   // ns; see Answer.Next
 	asked               int64   // ns; the last exchange, or the first call
 	heardAt             int64   // ns; the last answer
+	best, queued        int64   // ns; the shortest exchange, and the time beyond twice that of the last one
 	after               int64   // ns; no exchange before, because one was lost
 	pause               int64   // ns
 	offered             float64 // units asked for since the last exchange
@@ -105,6 +106,12 @@ func (h *Hand) may(c *Conditions, now int64) bool { return !h.busy && !c.Away &&
 // brought none.
 const vainEvery = lifeNs / 8
 
+// queuedFrom is the time (ns) from which an exchange had to queue.
+const queuedFrom = int64(5e6)
+
+// queuedTimes is the least time between two exchanges, in times of the queue before Redis.
+const queuedTimes = 20
+
 // reason reports whether a call without tokens is a reason for an exchange.
 func (h *Hand) reason(c *Conditions, n float64, now int64) bool {
 	ago, level, every := now-h.asked, h.Level(&c.Terms, now), int64(0)
@@ -113,7 +120,11 @@ func (h *Hand) reason(c *Conditions, n float64, now int64) bool {
 	}
 	surge := h.offered/math.Max(0.25, float64(ago)/1e9) > 2*h.demand+4
 	switch {
-	case !h.heard, now >= h.until, surge && ago > lifeNs/8:
+	case !h.heard, now >= h.until:
+		return true
+	case ago < h.queued*queuedTimes:
+		return false
+	case surge && ago > lifeNs/8:
 		return true
 	case level >= float64(c.Burst)/Micro/4 && ago >= every:
 		return true
@@ -183,6 +194,12 @@ func (h *Hand) Hear(op Op, a Answer, sent, now int64, chance float64) {
 		h.until, h.heard, h.leaves = now, false, false
 	}
 	h.refilled, h.heardAt = now, now
+	if took := now - sent; h.best == 0 || took <= h.best {
+		h.best = took
+	}
+	if h.queued = now - sent - 2*h.best; h.queued < queuedFrom {
+		h.queued = 0
+	}
 	h.resets = h.resets && !op.Reset
 	h.rate, h.depth = float64(a.Rate)/Micro/1e9, float64(a.Depth)/Micro
 	h.tokens += float64(a.Units) / Micro
