@@ -142,16 +142,15 @@ func (p *lane) heard(m message, answers []wire.RateAnswer) {
 			e.Lost(now, rand.Float64())
 			e.forsake(now)
 		} else {
+			owed := e.Owes()
 			e.Hear(m.ops[i], answers[i].Answer, m.sent, now, rand.Float64())
+			e.lim.Count.Acked.Add(owed - e.Owes())
 			e.began = false
 			if !m.left[i] && !e.gone {
 				e.lim.listLive(e)
 			}
 			if a := answers[i]; a.Level < 0 {
 				e.lim.indebted(-a.Level)
-			}
-			if !e.gone {
-				e.lim.Count.Acked.Add(m.ops[i].Owed - m.ops[i].Acked)
 			}
 			e.serve(m.left[i] || m.ops[i].Reset, now)
 		}

@@ -32,8 +32,8 @@ type Env struct {
 	End     func()             // of a goroutine that Begin has counted
 }
 
-// Rates is what the limiters of a hub share. Locks are taken in this order: a lane, a shard. None is held across a
-// message.
+// Rates is what the limiters of a hub share. The locks of a lane and of a shard are never held together, and none is
+// held across a message.
 type Rates struct {
 	env     Env
 	lanes   []lane // one for each tag
