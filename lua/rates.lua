@@ -157,7 +157,7 @@ local function lease(s, op, now)
   local all = max(1, s.demand[1], s.demand[2])
   local fair = s.rate * demand / all
   if s.demand[2] == 0 then fair = min(fair, s.rate / op.procs) end -- nothing is known of the others
-  local spare, largest = max(0, s.rate - out(s, now)), op.most * MICRO
+  local spare, largest = max(0, s.rate - out(s, now) - max(0, -s.level) / 4), op.most * MICRO -- a debt is paid back in about a life
   local rate = floor(min(demand + sqrt(demand * largest), fair, spare))
   local depth = min(4 * MICRO, max(MICRO, 0.25 * s.burst / op.procs), max(MICRO, rate * 4))
   depth = max(floor(depth), floor(rate * min(1, 0.3 * s.burst / s.rate)), largest)

@@ -33,6 +33,11 @@ func reset(fs *flag.FlagSet, c *connection) job {
 		if err != nil {
 			return err
 		}
+		if done, err := c.resetLeased(ctx, t, out); err != nil {
+			return fmt.Errorf("hybridlimit: %w", err)
+		} else if done {
+			return nil
+		}
 		if !limit.set {
 			return invalid("-limit", "", "is required: no process says the limit of the limiter")
 		}

@@ -32,7 +32,8 @@ type report struct {
 	Switch    string                `json:"switch"`
 	SwitchSet time.Time             `json:"switch_set,omitzero"`
 
-	found bool // Redis has a state under the key
+	found  bool // Redis has a state under the key
+	leased bool // it is that of a leased rate
 }
 
 // partReport is the state of one part of a split key.
@@ -89,7 +90,7 @@ func inspect(fs *flag.FlagSet, c *connection) job {
 		if err != nil {
 			return err
 		}
-		if *floor > 0 {
+		if *floor > 0 && r.State != nil {
 			leaves := hybridlimit.Class{Floor: *floor}.Units(limit.limit)
 			r.Class = &classReport{Floor: leaves, Left: max(0, r.State.Left-leaves)}
 		}
@@ -115,6 +116,7 @@ func (c *connection) report(ctx context.Context, t target, limit limitFlag) (r r
 	if err := c.readStored(ctx, t, &r); err != nil {
 		return r, fmt.Errorf("hybridlimit: %w", err)
 	}
+	limit.set = limit.set && !r.leased
 	if limit.set {
 		if s, ok := wire.DecodeState(r.Stored); ok && limit.from != "" && kindOf(s) != kindFor(limit.limit.Algorithm) {
 			limit.set = false // the key has a limit of its own, of another algorithm
@@ -153,6 +155,13 @@ func (c *connection) readStored(ctx context.Context, t target, r *report) (err e
 		r.Stored, r.TTL, err = c.calls.Stored(ctx, t.redisKey)
 		r.found = r.Stored != "" || r.TTL > -2
 		r.Sentence = stored(r.Stored, r.found)
+		if err != nil || r.found {
+			return err
+		}
+		l, err := c.leasedKey(ctx, t)
+		if l != nil {
+			r.found, r.leased, r.RedisKey, r.Stored, r.TTL, r.Sentence = true, true, l.redisKey, l.text, l.ttl, l.said()
+		}
 		return err
 	}
 	r.RedisKey, r.TTL = "", -2

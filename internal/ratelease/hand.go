@@ -86,6 +86,8 @@ func (h *Hand) Call(c *Conditions, n, now int64) (a Action, exchange bool) {
 		return Admit, now >= h.renewAt && h.may(c, now)
 	}
 	switch {
+	case c.Away && h.goesOn(c):
+		return Deny, false
 	case c.Away, now < h.after:
 		return Without, false
 	case h.busy && now-h.asked >= c.Wait:
@@ -98,6 +100,19 @@ func (h *Hand) Call(c *Conditions, n, now int64) (a Action, exchange bool) {
 		return Wait, true
 	}
 	return Deny, false
+}
+
+// goesOn reports whether the process goes on with its leased rate without Redis. It does not use a share beside it. A rate
+// that is far below the share ends, since another process may have the rest.
+func (h *Hand) goesOn(c *Conditions) bool {
+	if h.rate == 0 {
+		return false
+	}
+	if h.rate*1e9*2 >= float64(c.Rate)/Micro/float64(max(1, c.Procs)) {
+		return true
+	}
+	h.rate = 0
+	return false
 }
 
 func (h *Hand) may(c *Conditions, now int64) bool { return !h.busy && !c.Away && now >= h.after }

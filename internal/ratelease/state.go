@@ -152,7 +152,7 @@ func (s *State) lease(r *Record, op Op, now float64) Answer {
 	if s.Demand[1] == 0 { // nothing is known of the others
 		fair = min(fair, s.Rate/procs)
 	}
-	spare := max(0, s.Rate-s.out(now))
+	spare := max(0, s.Rate-s.out(now)-max(0, -s.Level)/4) // a debt is paid back in about a Life
 	largest := float64(op.Most) * Micro
 	rate := math.Floor(min(demand+math.Sqrt(demand*largest), fair, spare))
 	depth := math.Floor(min(4*Micro, max(Micro, 0.25*s.Burst/procs), max(Micro, rate*4)))

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/hybridlimit/hybridlimit/internal/ratelease"
 )
@@ -49,4 +50,33 @@ func DecodeRates(raw any, ops []ratelease.Op) ([]RateAnswer, error) {
 		}
 	}
 	return result(answers, v.err)
+}
+
+// RateState is the part of the state of a leased rate that is for people. Amounts are millionths of a unit.
+type RateState struct {
+	ratelease.Terms
+	Last   int64 // µs of Redis time, for which Level holds
+	Level  int64 // left in Redis; it may be negative
+	Leased int64 // rates that processes have
+	Depth  int64 // the most that they have in hand
+}
+
+// DecodeRate reads the state of a leased rate. It returns false for text that the script cannot have written.
+func DecodeRate(text string) (s RateState, ok bool) {
+	fields := strings.Split(text, " ")
+	if len(fields) != 18 || fields[0] != "1" {
+		return s, false
+	}
+	var n [17]int64
+	for i, f := range fields[1:] {
+		digits, minus := strings.CutPrefix(f, "-")
+		if n[i], ok = natural(digits); !ok || minus && i != 3 {
+			return s, false
+		}
+		if minus {
+			n[i] = -n[i]
+		}
+	}
+	s = RateState{Terms: ratelease.Terms{Rate: n[4], Burst: n[5]}, Last: n[1], Level: n[3], Leased: n[6] + n[7], Depth: n[8] + n[9]}
+	return s, n[4] > 0 && n[5] > 0
 }

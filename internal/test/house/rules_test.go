@@ -164,7 +164,7 @@ var example = rule{
 // tool is the rule of all packages below cmd/: programs for operators, which read the data in Redis. They need lua, also for
 // the keys that httplimit makes. They may not import test support, or a module that the library does not depend on anyway.
 var tool = rule{
-	inside:  []string{".", "adapter", "clientkey", "internal/fallback", "internal/groups", "internal/parts", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit", "limitfile"},
+	inside:  []string{".", "adapter", "clientkey", "internal/fallback", "internal/groups", "internal/parts", "internal/ratelease", "internal/runner", "internal/wire", "lua", "global", "hybrid", "httplimit", "limitfile"},
 	outside: []string{redisClient},
 }
 
