@@ -70,15 +70,17 @@ func TestParseHotKnowsEveryWord(t *testing.T) {
 	}
 }
 
-// TestHotScenariosParse: each scenario bounds the excess of leases, and what they admit or cost.
+// TestHotScenariosParse: each scenario bounds the excess of leases, and what they or leased rates admit.
 func TestHotScenariosParse(t *testing.T) {
 	families, err := Hot.Read(os.DirFS("hot"))
 	if err != nil || len(families) == 0 {
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		for _, metric := range []string{"exceedance", "share"} {
-			if !slices.ContainsFunc(f.Musts, func(m Must) bool { return m.Metric == metric && slices.Contains(m.Kinds, "leases") }) {
+		for metric, kinds := range map[string][]string{"exceedance": {"leases"}, "share": {"leases", "rate-leases"}} {
+			if !slices.ContainsFunc(f.Musts, func(m Must) bool {
+				return m.Metric == metric && slices.ContainsFunc(m.Kinds, func(k string) bool { return slices.Contains(kinds, k) })
+			}) {
 				t.Errorf("%s does not bound %s", f.Name, metric)
 			}
 		}
