@@ -23,6 +23,7 @@ type fleetSize struct {
 	members, keys int
 	perSecond     int           // calls of all members together
 	lasts, settle time.Duration // of the calls of a turn, and after the last of them
+	hubs          int           // of a member, each a process of the fleet; 0: 1
 }
 
 // fleet has the members with one kind of limiter, and their Redis.
@@ -102,7 +103,7 @@ func (f *fleet) open(ctx context.Context) error {
 	}
 	return f.each(func(i int, p *benchkit.Child) error {
 		return p.Ask(order{Join: &membership{
-			f.name, f.srv.Addr, i, f.size.members, f.size.keys, f.size.limit, f.size.zipf, f.size.two,
+			f.name, f.srv.Addr, i, f.size.members * max(1, f.size.hubs), f.size.keys, f.size.limit, f.size.zipf, f.size.two, max(1, f.size.hubs),
 		}}, nil)
 	})
 }

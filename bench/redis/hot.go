@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"time"
 
@@ -15,9 +16,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/test/benchkit"
 )
 
-// hotSize is a key that all members use, with hotEach units a second for each of them.
+// hotSize is a key that all processes use, with hotEach units a second for each of them. A member has several hubs, each of
+// which is a process to the fleet and to Redis, with connections of its own.
 type hotSize struct {
 	members     int
+	hubs        int           // of a member
 	warm, lasts time.Duration // before the rounds, and of a round
 	rounds      int
 }
@@ -25,7 +28,7 @@ type hotSize struct {
 const (
 	hotEach = 10
 	hotLoad = 1.5 // calls per unit of the rate
-	flooded = 10  // the same in the first second, so that the burst is used up
+	flooded = 4   // the same at first, so that the burst is used up
 )
 
 // hotBursts are in seconds. Each has the scenario of the lab that has the same limit for ten thousand processes.
@@ -62,71 +65,98 @@ var newRateLeases = on(func(ctx context.Context, rdb *redis.Client, limit hybrid
 	return t, l.Ready(ctx)
 })
 
-// hotKeys measures a hot key in many processes.
+// hotKeys measures a hot key in many processes. The rounds of a limiter follow each other at once, so that its burst stays
+// used up.
 func (r *results) hotKeys(ctx context.Context, _ *benchkit.Redis) error {
 	lab, err := labOps()
 	if err != nil {
 		return err
 	}
 	for _, burst := range hotBursts {
-		size := r.scale.hot
-		limit := hybridlimit.TokenBucket(int64(size.members)*hotEach, time.Second, int64(size.members)*hotEach*burst.seconds)
-		var all []*fleet
-		err := func() error {
-			defer func() {
-				for _, f := range all {
-					f.close()
-				}
-			}()
-			for _, k := range hotKinds {
-				srv, err := benchkit.StartRedis()
-				if err != nil {
-					return err
-				}
-				f := &fleet{name: k.name, srv: srv, size: fleetSize{limit: limit, members: size.members, keys: 1, lasts: size.lasts}}
-				all = append(all, f)
-				if err := errors.Join(f.rest(ctx), f.open(ctx), f.warm(ctx, size.warm)); err != nil {
-					return err
-				}
+		for _, k := range hotKinds {
+			if err := r.hotKey(ctx, k.kind, burst.name, burst.seconds, lab[burst.scenario+" "+k.lab]); err != nil {
+				return fmt.Errorf("%s, a burst of %s: %w", k.name, burst.name, err)
 			}
-			return benchkit.Turns(0, size.rounds, len(all), func(round, i int) error {
-				cost, err := all[i].turn(ctx, uint64(round+1))
-				if err != nil {
-					return err
-				}
-				each := cost["calls"] / float64(size.members) / size.lasts.Seconds() // of a process and second
-				f := benchkit.Figures{
-					"ops": cost["ops"] * each, "messages": cost["messages"] * each, "cpu": cost["cpu"] * each, "astray": cost["astray"],
-					"denied": cost["denied"], "lab": lab[burst.scenario+" "+hotKinds[i].lab],
-				}
-				f["processes"], f["cpu/op"] = 1e6/f["cpu"], f["cpu"]/f["ops"]
-				f["extrapolated"] = 1e6 / (f["cpu/op"] * f["lab"])
-				r.Add("hot", burst.name, all[i].name, f)
-				return nil
-			})
-		}()
-		if err != nil {
-			return fmt.Errorf("a burst of %s: %w", burst.name, err)
 		}
 	}
 	return nil
 }
 
-// warm uses up the burst, and makes the steady load for a while.
-func (f *fleet) warm(ctx context.Context, lasts time.Duration) error {
-	rate := float64(f.size.limit.Rate)
-	steady := f.size.lasts
-	for turn, load := range []struct {
-		perSecond float64
-		lasts     time.Duration
-	}{{flooded * rate, time.Duration(float64(f.size.limit.Burst) / rate / (flooded - 1) * 2 * float64(time.Second))}, {hotLoad * rate, lasts}} {
-		f.size.perSecond, f.size.lasts = int(load.perSecond), load.lasts
-		if _, err := f.turn(ctx, uint64(100+turn)); err != nil {
+func (r *results) hotKey(ctx context.Context, k kind, load string, seconds int64, lab float64) error {
+	srv, err := benchkit.StartRedis()
+	if err != nil {
+		return err
+	}
+	size := r.scale.hot
+	processes := int64(size.members * size.hubs)
+	limit := hybridlimit.TokenBucket(processes*hotEach, time.Second, processes*hotEach*seconds)
+	f := &fleet{name: k.name, srv: srv, size: fleetSize{limit: limit, members: size.members, hubs: size.hubs, keys: 1, lasts: size.lasts}}
+	defer f.close()
+	if err := errors.Join(f.rest(ctx), f.open(ctx)); err != nil {
+		return err
+	}
+	rate := float64(limit.Rate)
+	turn := func(n int, load float64, lasts time.Duration) (benchkit.Figures, error) {
+		f.size.perSecond, f.size.lasts = int(load*rate), lasts
+		return f.turn(ctx, uint64(n))
+	}
+	uses := time.Duration(1.3 * float64(seconds) / (flooded - 1) * float64(time.Second))
+	if _, err := turn(100, flooded, uses); err != nil {
+		return err
+	}
+	if _, err := turn(101, hotLoad, size.warm); err != nil {
+		return err
+	}
+	for round := range size.rounds {
+		cost, err := turn(round, hotLoad, size.lasts)
+		if err != nil {
 			return err
 		}
+		each := cost["calls"] / float64(processes) / size.lasts.Seconds() // of a process and second
+		f := benchkit.Figures{
+			"ops": cost["ops"] * each, "messages": cost["messages"] * each, "cpu": cost["cpu"] * each, "astray": cost["astray"],
+			"denied": cost["denied"], "lab": lab,
+		}
+		f["cpu"] = max(f["cpu"], 0.001) // that of an idle Redis is subtracted
+		f["processes"], f["cpu/message"] = 1e6/f["cpu"], f["cpu"]/max(f["messages"], 0.001)
+		f["extrapolated"] = 1e6 / (f["cpu/message"] * (f["messages"] - f["ops"] + lab))
+		r.Add("hot", load, k.name, f)
 	}
-	f.size.lasts = steady
 	return nil
+}
+
+// several makes targets that take calls in turn, at random.
+func several(ctx context.Context, n int, of maker, addr string, w *benchkit.Wire, limit hybridlimit.Limit) (t target, err error) {
+	all := make([]target, max(1, n))
+	if err := benchkit.Spread(len(all), func(i int) (err error) {
+		all[i], err = of(ctx, addr, w, limit)
+		return err
+	}); err != nil || n < 2 {
+		return all[0], err
+	}
+	return target{
+		allow: func(ctx context.Context, key string) (bool, error) { return all[rand.IntN(n)].allow(ctx, key) },
+		close: func() {
+			for _, one := range all {
+				one.close()
+			}
+		},
+		stats: func() hybrid.Stats {
+			sum := all[0].stats()
+			sum.Allowed, sum.Denied, sum.Ops = map[hybridlimit.Source]int64{}, map[hybridlimit.Source]int64{}, 0
+			for _, one := range all {
+				s := one.stats()
+				sum.Ops += s.Ops
+				for src, n := range s.Allowed {
+					sum.Allowed[src] += n
+				}
+				for src, n := range s.Denied {
+					sum.Denied[src] += n
+				}
+			}
+			return sum
+		},
+	}, nil
 }
 
 // labOps returns the ops of a process and second that the lab has found, by scenario and kind.
@@ -165,11 +195,13 @@ func (r *results) hotParts() []part {
 	last := ""
 	return []part{{
 		table: "hot",
-		text: fmt.Sprintf("## A hot key\n\n%d processes use one key, with %d units a second for each process, at %.1f times the rate. "+
-			"The burst is used up. Ops and messages are those of a process and second, messages with heartbeats, and the CPU of Redis "+
-			"is that of all. *Processes* is the number that would fill a core. *In the lab* is ops of ten thousand processes, by `make lab-hot` "+
-			"(`n10000-second ×1.5` and `n10000 ×1.5` of [docs/lab](../docs/lab/README.md)), and the last column has the processes with these ops.",
-			r.scale.hot.members, hotEach, hotLoad),
+		text: fmt.Sprintf("## A hot key\n\n%d programs with %d hubs each use one key. To Redis and to the fleet each hub is a process, with connections of its own. "+
+			"There are %d units a second for each of them, and %.1f times as many calls. "+
+			"The burst is used up. Ops and messages are those of a process and second, messages with heartbeats. "+
+			"*Processes* is the number that would fill a core at this cost of a message. A Redis that is mostly idle, as here, pays more for a message than one that is busy. "+
+			"*In the lab* is the ops of ten thousand processes, by `make lab-hot` (`n10000-second ×1.5` and `n10000 ×1.5` of [docs/lab](../docs/lab/README.md)), "+
+			"and the last column has the processes with these ops.",
+			r.scale.hot.members, r.scale.hot.hubs, hotEach, hotLoad),
 		names: []string{"burst", "limiter"},
 		label: func(row *benchkit.Row) string {
 			load := row.Load
@@ -181,7 +213,7 @@ func (r *results) hotParts() []part {
 		},
 		columns: []benchkit.Column{
 			col("ops", "ops", two), col("messages", "messages", two), col("Redis CPU of a process, µs/s", "cpu", one),
-			col("of an op, µs", "cpu/op", one), col("processes", "processes", benchkit.Whole), col("ops in the lab", "lab", two),
+			col("of a message, µs", "cpu/message", one), col("processes", "processes", benchkit.Whole), col("ops in the lab", "lab", two),
 			col("processes with these", "extrapolated", benchkit.Whole), col("denied, %", "denied", benchkit.Share("%.1f")),
 		},
 	}}

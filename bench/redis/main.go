@@ -51,7 +51,7 @@ var whole = scale{
 	churnKeys: 1_000_000, churnEach: 200_000, churnOnRedis: 40_000,
 	survivalKeys: 100_000, survivalCalls: 20_000,
 	fleets: fleetLoads(1), fleetRounds: 5,
-	hot: hotSize{40, 8 * time.Second, 6 * time.Second, 3},
+	hot: hotSize{20, 25, 8 * time.Second, 6 * time.Second, 3},
 }
 
 // fleetLoads returns the loads of fleets, or a part of them: keys, calls and times divided.
@@ -59,12 +59,12 @@ func fleetLoads(part int) []fleetSize {
 	services, second, ms := kindsOf("hybrid", "global", "redis_rate"), time.Second, time.Millisecond
 	limit := hybridlimit.PerSecond(100)
 	loads := []fleetSize{
-		{"2000 calls a second", modeKinds, limit, false, false, 3, 10_000, 2000, 2 * second, 500 * ms},
-		{"500 calls a second", services, limit, false, false, 3, 10_000, 500, 3 * second, 500 * ms},
-		{"20 000 calls a second", services, limit, false, false, 3, 10_000, 20_000, second, 500 * ms},
-		{"Zipf", services, limit, true, false, 3, 10_000, 2000, 2 * second, 500 * ms},
-		{"two limits", services, limit, false, true, 3, 10_000, 2000, 2 * second, 500 * ms},
-		{"few calls", services, hybridlimit.PerMinute(100), false, false, 10, 50_000, 2500, 3 * second, 1500 * ms},
+		{"2000 calls a second", modeKinds, limit, false, false, 3, 10_000, 2000, 2 * second, 500 * ms, 0},
+		{"500 calls a second", services, limit, false, false, 3, 10_000, 500, 3 * second, 500 * ms, 0},
+		{"20 000 calls a second", services, limit, false, false, 3, 10_000, 20_000, second, 500 * ms, 0},
+		{"Zipf", services, limit, true, false, 3, 10_000, 2000, 2 * second, 500 * ms, 0},
+		{"two limits", services, limit, false, true, 3, 10_000, 2000, 2 * second, 500 * ms, 0},
+		{"few calls", services, hybridlimit.PerMinute(100), false, false, 10, 50_000, 2500, 3 * second, 1500 * ms, 0},
 	}
 	for i := range loads {
 		l := &loads[i]
@@ -82,7 +82,7 @@ var short = scale{
 	churnKeys: 100_000, churnEach: 20_000, churnOnRedis: 5000,
 	survivalKeys: 10_000, survivalCalls: 2000,
 	fleets: fleetLoads(2), fleetRounds: 2,
-	hot: hotSize{10, 4 * time.Second, 3 * time.Second, 2},
+	hot: hotSize{10, 10, 5 * time.Second, 3 * time.Second, 2},
 }
 
 // results has the figures of the page: the rows of the sections that were measured.

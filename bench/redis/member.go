@@ -23,11 +23,12 @@ type membership struct {
 	Kind   string
 	Addr   string // of Redis
 	Number int    // from 0
-	Of     int    // members
+	Of     int    // processes of the fleet
 	Keys   int
 	Limit  hybridlimit.Limit
 	Zipf   bool
 	Two    bool
+	Hubs   int // of this member
 }
 
 // order is one turn of a member. The first order has the membership instead.
@@ -90,7 +91,7 @@ func join(ctx context.Context, place membership) (*member, error) {
 		return m, fmt.Errorf("there is no limiter %q for a fleet", place.Kind)
 	}
 	var err error
-	if m.target, err = kinds[0].make(ctx, place.Addr, m.wire, place.Limit); err != nil || m.stats == nil {
+	if m.target, err = several(ctx, place.Hubs, kinds[0].make, place.Addr, m.wire, place.Limit); err != nil || m.stats == nil {
 		return m, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

@@ -49,6 +49,9 @@ func (r *results) musts() []benchkit.Must {
 		all = append(all, astray)
 	}
 	all = append(all, fleetMusts()...)
+	all = append(all,
+		mustOf("ops of a process and second on a hot key, burst of 1 s: RateLeaseLimiter", most(1), "hot", "1 s", "RateLeaseLimiter", "", "ops"),
+		mustOf("the same, burst of 10 s: Limiter", most(0.5), "hot", "10 s", "Limiter, strict", "", "ops"))
 	return r.Got(append(all,
 		mustOf("bytes to and from Redis: a sync of one op, with its envelope", most(250), "op", "", "1", "", "bytes"),
 		// By CPU time, because these rounds are not interleaved.

@@ -36,6 +36,11 @@ func rowsOf(size scale, figures func(table, load, name string) benchkit.Figures)
 			add("fleet", load.name, k.name)
 		}
 	}
+	for _, burst := range hotBursts {
+		for _, k := range hotKinds {
+			add("hot", burst.name, k.name)
+		}
+	}
 	add("idle", "", "no limiter")
 	r.Add("idle", "", idleLimiter, benchkit.Figures{"keys": float64(size.idleKeys)})
 	for _, name := range []string{plainCache, ownCache, "hybrid on Redis"} {

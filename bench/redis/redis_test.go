@@ -28,7 +28,7 @@ var tiny = scale{
 	idleKeys: 500, settle: 100 * time.Millisecond, beats: time.Second,
 	churnKeys: 2048, churnEach: 500, churnOnRedis: 200,
 	survivalKeys: 1000, survivalCalls: 400,
-	fleetRounds: 2,
+	fleetRounds: 2, hot: hotSize{2, 2, 200 * time.Millisecond, 200 * time.Millisecond, 2},
 	fleets: []fleetSize{
 		{name: "few calls", kinds: kindsOf("hybrid", "global", "redis_rate"), limit: hybridlimit.PerMinute(100), members: 2, keys: 300, perSecond: 300, lasts: 200 * time.Millisecond, settle: 100 * time.Millisecond},
 		{name: "two limits", kinds: modeKinds, limit: hybridlimit.PerSecond(100), zipf: true, two: true, members: 2, keys: 300, perSecond: 300, lasts: 200 * time.Millisecond, settle: 100 * time.Millisecond},
@@ -89,7 +89,7 @@ func TestMeasurement(t *testing.T) {
 		}
 	}
 	all := rowsOf(tiny, func(_, _, _ string) benchkit.Figures { return nil })
-	for _, table := range []string{"op", "beat", "decision", "timed", "single", "storm", "fleet", "idle", "churn", "survival"} {
+	for _, table := range []string{"op", "beat", "decision", "timed", "single", "storm", "fleet", "hot", "idle", "churn", "survival"} {
 		if got, want := len(r.Of(table)), len(all.Of(table)); got != want {
 			t.Errorf("%d rows of %s, want %d", got, table, want)
 		}
@@ -109,7 +109,7 @@ func TestMeasurement(t *testing.T) {
 		t.Errorf("an op in a batch and alone: %+v", batch)
 	}
 	page := r.page()
-	for _, want := range []string{"# The cost for Redis", "## A synced op", "## A decision", "## Services", "`SCRIPT FLUSH`", "## Idle", "## Heartbeats", "## Many keys\n", "| **64** |", "go-zero TokenLimiter"} {
+	for _, want := range []string{"# The cost for Redis", "## A synced op", "## A decision", "## Services", "## A hot key", "`SCRIPT FLUSH`", "## Idle", "## Heartbeats", "## Many keys\n", "| **64** |", "go-zero TokenLimiter"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
@@ -117,8 +117,8 @@ func TestMeasurement(t *testing.T) {
 	if strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
 		t.Errorf("the page has NaN or Inf:\n%s", page)
 	}
-	if got := len(r.musts()); got != 20 {
-		t.Errorf("%d required figures, want 20", got)
+	if got := len(r.musts()); got != 22 {
+		t.Errorf("%d required figures, want 22", got)
 	}
 }
 
@@ -253,6 +253,7 @@ func TestMissed(t *testing.T) {
 		"a heartbeat":                 {"beat", "1", "100", "cpu", 20.1},
 		"the same / with one":         {"beat", "1", "1", "cpu", 16},
 		"an idle process":             {"beat", "1", "100", "messages", 1.1},
+		"burst of 1 s":                {"hot", "1 s", "RateLeaseLimiter", "ops", 1.1},
 	} {
 		r := made(change.table, change.load, change.name, change.figure, change.v)
 		if err := benchkit.Missed(r.musts()); err == nil || !strings.Contains(err.Error(), what) || strings.Contains(err.Error(), "\n") {
@@ -291,6 +292,8 @@ func atBounds(table, load, name string) benchkit.Figures {
 		f["p50"] = 110
 	case name == ownCache:
 		f["process"] = 350
+	case table == "hot":
+		f["ops"] = map[string]float64{"1 s": 1, "10 s": 0.5}[load]
 	}
 	for _, m := range fleetMusts() {
 		if m.Table == table && m.Load == load && m.Name == name {
