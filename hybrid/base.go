@@ -12,8 +12,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/member"
 )
 
-// base is what limiters of rates, of leased rates and of calls in flight have in common: a name in the hub, a part in the fleet,
-// and the control of its limits, mode and switch. All classes of a limiter share it.
+// base is what limiters of rates, of leased rates and of calls in flight have in common: a name in the hub, a part in the
+// fleet, and the control of its limits, mode and switch. All classes of a limiter share it.
 type base struct {
 	hub     *Hub
 	name    string

@@ -29,8 +29,9 @@ import (
 //     if the first process that asks is a new one;
 //   - processes have different limits: for four seconds after a change, leases are of the old one.
 //
-// A lower bound holds too: units that a process leaves unused are back after at most eight seconds. A change of the load
-// is followed within some seconds: a process whose calls begin suddenly may wait for a part of the rate for that long.
+// A lower bound holds too: what an idle process has is back within four seconds, and what a process had that has ended
+// without Shutdown within eight. A change of the load is followed within some seconds: a process whose calls begin
+// suddenly may wait for a part of the rate for that long.
 // With a burst below two units per process, no rate is leased, and a process asks Redis for units about once a second.
 type RateLeaseLimiter struct {
 	*base

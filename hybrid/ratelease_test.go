@@ -250,6 +250,27 @@ func TestRateLeasesAfterAWipe(t *testing.T) {
 	})
 }
 
+// TestRateLeasesComeBack lets the calls of one process stop. Another one has the whole rate from then on, after three
+// seconds.
+func TestRateLeasesComeBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const rate = 100
+		f := newRateFleet(t, redistest.NewBubble(t), 2, hybridlimit.TokenBucket(rate, time.Second, rate), hybrid.RateLeaseConfig{})
+		f.run(3, 10*time.Second)
+		if s := f.all[0].Stats(); s.Rate < 0.1*rate {
+			t.Fatalf("%+v", s)
+		}
+		f.all, f.asked, f.admitted = f.all[1:], make([]int64, 1), make([]int64, 1)
+		f.run(3, 3*time.Second)
+		f.admitted[0] = 0
+		f.run(3, 5*time.Second)
+		if used := float64(f.admitted[0]) / 5 / rate; used < 0.95 || f.meter.Excess() > 0.01 {
+			t.Errorf("%.2f of the rate is used, excess %.2f", used, f.meter.Excess())
+		}
+	})
+}
+
 // TestRateLeasesEnd checks that Shutdown gives leases back, so that another process has them at once, and that Close
 // lets them end by themselves.
 func TestRateLeasesEnd(t *testing.T) {

@@ -188,8 +188,10 @@ func (h *Hub) Stats() HubStats {
 		Decisions: h.decisions(),
 		Messages:  e.Messages + h.direct.Sent.Load() + h.heart.Messages.Load() + h.permits.Messages.Load() + h.leases.Messages.Load(),
 		Ops:       e.Ops + h.direct.Sent.Load() + h.permits.Ops.Load() + h.leases.Ops.Load(),
-		Failures:  e.Failures + h.direct.Failed.Load() + h.permits.Failed.Load() + h.leases.Failed.Load(), Seen: e.Seen, Gaps: e.Gaps, Refused: e.Refused, Renamed: e.Renamed + h.permits.Renames.Load() + h.leases.Renames.Load(), Breaker: h.worst(),
-		Behind: h.engine.Behind(), Syncs: h.syncs.Calls.Load(), SyncOps: h.syncs.Ops.Load(), SyncTime: time.Duration(h.syncs.Ns.Load()),
+		Failures:  e.Failures + h.direct.Failed.Load() + h.permits.Failed.Load() + h.leases.Failed.Load(),
+		Seen:      e.Seen, Gaps: e.Gaps, Refused: e.Refused, Breaker: h.worst(),
+		Renamed: e.Renamed + h.permits.Renames.Load() + h.leases.Renames.Load(),
+		Behind:  h.engine.Behind(), Syncs: h.syncs.Calls.Load(), SyncOps: h.syncs.Ops.Load(), SyncTime: time.Duration(h.syncs.Ns.Load()),
 	}
 	return s
 }

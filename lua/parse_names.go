@@ -63,35 +63,21 @@ func (n Names) Pattern(name string) string {
 
 // ParseHeld is the inverse of Held. It returns false for any other Redis key.
 func (n Names) ParseHeld(key string) (p Part, ok bool) {
-	return n.parseNamed(key, heldBegin)
-}
-
-// HeldPattern returns a pattern for SCAN. It matches the Redis keys of the permits of a limiter of calls in flight. It
-// may match other keys too; ParseHeld recognises them.
-func (n Names) HeldPattern(name string) string { return n.Pattern(heldBegin + name) }
-
-// ParseRate is the inverse of Rate. It returns false for any other Redis key.
-func (n Names) ParseRate(key string) (p Part, ok bool) {
-	return n.parseNamed(key, rateBegin)
-}
-
-// RatePattern returns a pattern for SCAN. It matches the Redis keys of the leased rates of a limiter. It may match other
-// keys too; ParseRate recognises them.
-func (n Names) RatePattern(name string) string { return n.Pattern(rateBegin + name) }
-
-// parseNamed reads a Redis key that has the text begin after the tag, and then a limiter and a key.
-func (n Names) parseNamed(key, begin string) (p Part, ok bool) {
 	p.Tag, key, ok = n.cutTag(key)
-	rest, is := strings.CutPrefix(key, begin)
-	if !ok || !is {
+	rest, held := strings.CutPrefix(key, heldBegin)
+	if !ok || !held {
 		return p, false
 	}
 	p.Limiter, p.Key, ok = strings.Cut(rest, ":")
 	return p, ok && p.Limiter != "" && p.Key != ""
 }
 
-// heldBegin begins the name of a Redis key of permits, after the tag, and rateBegin that of leased rates.
-const heldBegin, rateBegin = "@held:", "@rate:"
+// HeldPattern returns a pattern for SCAN. It matches the Redis keys of the permits of a limiter of calls in flight. It
+// may match other keys too; ParseHeld recognises them.
+func (n Names) HeldPattern(name string) string { return n.Pattern(heldBegin + name) }
+
+// heldBegin begins the name of a Redis key of permits, after the tag.
+const heldBegin = "@held:"
 
 // around returns the texts before and after the tag in a Redis key.
 func (n Names) around() (begin, end string) {

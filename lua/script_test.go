@@ -54,6 +54,7 @@ func TestScriptHeaders(t *testing.T) {
 		"setswitch.lua":      {"KEYS", "ARGV", "Reply", "Expiry"},
 		"setlimit.lua":       {"KEYS", "ARGV", "Reply", "Expiry"},
 		"permits.lua":        {"KEYS", "ARGV", "Reply", "Once", "State", "Lost", "Expiry"},
+		"rates.lua":          {"KEYS", "ARGV", "Reply", "Once", "State", "Lost", "Expiry", "Source"},
 	}
 	for name, source := range lua.Sources {
 		want, ok := sections[name]
