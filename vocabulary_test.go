@@ -81,10 +81,10 @@ func TestNamesOfSourcesAndAlgorithms(t *testing.T) {
 	for s := range adapter.NumSources {
 		got = append(got, hybridlimit.Source(s).String())
 	}
-	if s := strings.Join(got, " "); s != "unknown local lease credit redis deny_cache timeout fallback static switch shed pause" {
+	if s := strings.Join(got, " "); s != "unknown local lease credit redis deny_cache timeout fallback static switch shed pause rate_lease" {
 		t.Errorf("sources: %s", s)
 	}
-	if s := hybridlimit.Source(adapter.NumSources).String(); s != "Source(12)" {
+	if s := hybridlimit.Source(adapter.NumSources).String(); s != "Source(13)" {
 		t.Errorf("beyond the last source: %s", s)
 	}
 	got = nil
