@@ -52,6 +52,10 @@ func (l *base) Name() string { return l.name }
 // Hub returns the hub that the limiter belongs to.
 func (l *base) Hub() *Hub { return l.hub }
 
+// Mode returns the mode: Settings.Mode, or else that of the configuration. Leased rates have no other mode than
+// ModeStrict.
+func (l *base) Mode() Mode { return Mode(l.control.Mode()) }
+
 // Ready waits until Redis has answered, the scripts are loaded, and the fleet size N is known. Ready is for readiness
 // probes: a limiter also decides before it is ready.
 //

@@ -76,9 +76,6 @@ func (h *Hub) Concurrency(limit hybridlimit.Limit, cfg ConcurrencyConfig) (*Conc
 	return b.calls, nil
 }
 
-// Mode returns the mode: Settings.Mode, or else ConcurrencyConfig.Mode.
-func (l *ConcurrencyLimiter) Mode() Mode { return Mode(l.control.Mode()) }
-
 // Allow returns hybridlimit.ErrUnsupported: use Acquire.
 func (l *ConcurrencyLimiter) Allow(context.Context, string) (hybridlimit.Result, error) {
 	return hybridlimit.Result{}, errHold

@@ -149,7 +149,7 @@ func newHub(rdb redis.UniversalClient, cfg HubConfig, only string) (*Hub, error)
 	})
 	h.leases = leased.New(leased.Env{
 		Context: h.ctx, Clock: h.clock, Log: h.log, Names: h.names, Runner: h.runner, Engine: h.engine, Breaker: h.breaker, Broken: h.broken,
-		Event: func() { h.heart.Pace.Event(0) }, Begin: h.begin, End: h.wg.Done,
+		Event: func() { h.heart.Pace.Event(0) }, Begin: h.begin, End: h.wg.Done, Name: newIdentity,
 	})
 	h.heart = member.NewHeart(h.process, gather, member.Env{
 		Context: h.ctx, Clock: h.clock, Log: h.log, Names: h.names, Runner: h.runner, Engine: h.engine, Breaker: h.breaker, Clocks: &h.clocks,

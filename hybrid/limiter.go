@@ -88,9 +88,6 @@ func New(rdb redis.UniversalClient, limit hybridlimit.Limit, cfg Config) (*Limit
 	return l, nil
 }
 
-// Mode returns the mode: Settings.Mode, or else Config.Mode.
-func (l *Limiter) Mode() Mode { return Mode(l.control.Mode()) }
-
 // Close stops decisions at once and waits for all goroutines. It does not settle: units that are owed and not yet sent
 // are lost, and counted. Leased units are not given back: Shutdown does that. A limiter made by New also closes its
 // hub. The limiter's name becomes free. Close is idempotent.

@@ -26,13 +26,14 @@ import (
 //   - the fallback decides (Source is SourceFallback), because Redis does not answer. A process goes on with its leased
 //     rate for up to four seconds before;
 //   - Redis loses its data, or its clock is put forward: then up to one Burst more, and up to four seconds of the rate
-//     if the first process that asks is a new one;
+//     for leases that Redis does not know of. After a loss, the processes tell it of most leases;
 //   - processes have different limits: for four seconds after a change, leases are of the old one.
 //
 // A lower bound holds too: what an idle process has is back within four seconds, and what a process had that has ended
 // without Shutdown within eight. A change of the load is followed within some seconds: a process whose calls begin
 // suddenly may wait for a part of the rate for that long.
-// With a burst below two units per process, no rate is leased, and a process asks Redis for units about once a second.
+//
+// With a burst below two units per process, no rate is leased, and each admitted unit costs one or two ops.
 type RateLeaseLimiter struct {
 	*base
 	in *leased.Limiter

@@ -39,9 +39,19 @@ func TestRateLeasesConcurrent(t *testing.T) {
 			}
 		})
 	}
+	turns := make(chan struct{}) // for the changes: one for a hundred calls
 	for _, l := range all {
 		for range 3 {
-			run(func(int) error { _, err := l.Allow(context.Background(), "k"); return err })
+			run(func(i int) error {
+				if i%100 == 0 {
+					select {
+					case turns <- struct{}{}:
+					default:
+					}
+				}
+				_, err := l.Allow(context.Background(), "k")
+				return err
+			})
 		}
 		run(func(i int) error {
 			_, err := l.AllowN(context.Background(), fmt.Sprint("key", i%300), int64(1+i%5))
@@ -56,7 +66,11 @@ func TestRateLeasesConcurrent(t *testing.T) {
 			return nil
 		})
 		run(func(i int) error {
-			time.Sleep(3 * time.Millisecond)
+			select {
+			case <-turns:
+			case <-ctx.Done():
+				return nil
+			}
 			l.Stats()
 			if _, err := l.Inspect(context.Background(), "k"); err != nil {
 				return err
@@ -67,15 +81,24 @@ func TestRateLeasesConcurrent(t *testing.T) {
 			return l.Reset(context.Background(), "k")
 		})
 	}
+	more := func(what string, count func(hybrid.RateLeaseStats) int64) {
+		before := count(all[0].Stats())
+		redistest.Eventually(t, time.Minute, what, func() bool { return count(all[0].Stats()) >= before+50 })
+	}
+	exchanges := func(s hybrid.RateLeaseStats) int64 { return s.Paid + s.Allowed[hybridlimit.SourceRedis] }
 	for i := range 3 {
-		time.Sleep(300 * time.Millisecond)
+		more("answers of Redis", exchanges)
 		srv.Kill()
-		time.Sleep(time.Duration(i) * 200 * time.Millisecond)
+		if i > 0 {
+			more("decisions without Redis", func(s hybrid.RateLeaseStats) int64 {
+				return s.Allowed[hybridlimit.SourceFallback] + s.Denied[hybridlimit.SourceFallback]
+			})
+		}
 		if err := srv.Restart(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(500 * time.Millisecond)
+	more("answers of Redis", exchanges)
 	if err := all[0].Shutdown(context.Background()); err != nil && !errors.Is(err, hybridlimit.ErrUnavailable) {
 		t.Error(err)
 	}

@@ -228,8 +228,8 @@ func TestRateLeasesUnderFaults(t *testing.T) {
 	})
 }
 
-// TestRateLeasesAfterAWipe clears Redis. The processes that ask again tell it what was leased, so at most one burst more
-// is admitted.
+// TestRateLeasesAfterAWipe clears Redis. The processes that ask again tell it what was leased, so no more than a burst
+// is admitted above the bound. internal/ratelease has the rare cases.
 func TestRateLeasesAfterAWipe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -192,7 +192,6 @@ func labOps() (map[string]float64, error) {
 }
 
 func (r *results) hotParts() []part {
-	last := ""
 	return []part{{
 		table: "hot",
 		text: fmt.Sprintf("## A hot key\n\n%d programs with %d hubs each use one key. To Redis and to the fleet each hub is a process, with connections of its own. "+
@@ -203,14 +202,7 @@ func (r *results) hotParts() []part {
 			"and the last column has the processes with these ops.",
 			r.scale.hot.members, r.scale.hot.hubs, hotEach, hotLoad),
 		names: []string{"burst", "limiter"},
-		label: func(row *benchkit.Row) string {
-			load := row.Load
-			if load == last {
-				load = ""
-			}
-			last = row.Load
-			return load + " | " + row.Name
-		},
+		label: byLoad(),
 		columns: []benchkit.Column{
 			col("ops", "ops", two), col("messages", "messages", two), col("Redis CPU of a process, µs/s", "cpu", one),
 			col("of a message, µs", "cpu/message", one), col("processes", "processes", benchkit.Whole), col("ops in the lab", "lab", two),

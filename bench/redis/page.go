@@ -54,6 +54,19 @@ func missed(m benchkit.Must) string {
 	return ", **missed**"
 }
 
+// byLoad returns a label of a row: its load, which stands only in the first row of a block, and its name.
+func byLoad() func(*benchkit.Row) string {
+	last := ""
+	return func(row *benchkit.Row) string {
+		load := row.Load
+		if load == last {
+			load = ""
+		}
+		last = row.Load
+		return load + " | " + row.Name
+	}
+}
+
 // part is a text and a table.
 type part struct {
 	table, text string
@@ -155,19 +168,11 @@ func (r *results) fleetParts() []part {
 		fmt.Fprintf(&b, "| %s | %d | %s | %d/%v | %d | %v | %v |\n",
 			f.name, f.members, keys, f.limit.Rate, f.limit.Period, f.perSecond, f.lasts, f.settle)
 	}
-	last := ""
 	return []part{{
 		table: "fleet",
 		text:  strings.TrimSuffix(b.String(), "\n"),
 		names: []string{"load", "limiter"},
-		label: func(row *benchkit.Row) string {
-			load := row.Load
-			if load == last {
-				load = ""
-			}
-			last = row.Load
-			return load + " | " + row.Name
-		},
+		label: byLoad(),
 		columns: []benchkit.Column{
 			col("Redis CPU, µs", "cpu", one), col("in the script", "script", one), col("messages", "messages", small),
 			col("bytes", "bytes", round), col("CPU of the processes, µs", "process", round),

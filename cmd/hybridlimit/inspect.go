@@ -90,6 +90,9 @@ func inspect(fs *flag.FlagSet, c *connection) job {
 		if err != nil {
 			return err
 		}
+		if *floor > 0 && r.leased {
+			return invalid("-floor", *floor, "must be absent: a leased rate has no floors")
+		}
 		if *floor > 0 && r.State != nil {
 			leaves := hybridlimit.Class{Floor: *floor}.Units(limit.limit)
 			r.Class = &classReport{Floor: leaves, Left: max(0, r.State.Left-leaves)}

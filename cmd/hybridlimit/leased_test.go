@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,9 @@ func TestLeasedKey(t *testing.T) {
 	}
 	expect(t, url, []string{"inspect", "-name", "hot", "k"}, `hot "k": when last written, at 20`, "Redis had 0.0 of 50 units left", "units a second", `:@rate:hot:k"`, "expires     in")
 	expect(t, url, []string{"inspect", "-name", "hot", "-limit", "1/h", "k"}, "Redis had 0.0 of 50 units left")
+	if status, _, errOut := cli(t, url, "inspect", "-name", "hot", "-limit", "1/h", "-floor", "0.2", "k"); status == 0 || !strings.Contains(errOut, "-floor (0.2) must be absent: a leased rate has no floors") {
+		t.Errorf("a floor: status %d, %s", status, errOut)
+	}
 	expect(t, url, []string{"list"}, "hot: 1 processes, limit leased 1/100h burst 50, switch normal")
 	expect(t, url, []string{"reset", "-name", "hot", "k"}, `hot "k": the bucket of the leased rate is full again; before: when last written`, "Redis had 0.0 of 50 units left")
 	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}

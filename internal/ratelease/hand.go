@@ -20,7 +20,6 @@ type Hand struct {
 	demand              float64 // units per second, at the last exchange
 	most                int64   // units of the largest call since then
 	view                View
-	burst, perNs        float64 // of the limit, in units, at the last answer
 	owed, acked         int64
 	used                int64   // ns; the last call
 	hurried             float64 // exchanges before nextAt, less those that time has taken off
@@ -153,7 +152,7 @@ func (h *Hand) reason(c *Conditions, n float64, now int64) bool {
 
 // hurries is the number of exchanges that calls may cause in turn, before Answer.Next, while Redis has the units.
 // hurryEvery (ns) times N is the time between two in the long run, at most hurryMost.
-const hurries, hurryEvery, hurryMost = 8, lifeNs / 40, 2 * lifeNs
+const hurries, hurryEvery, hurryMost = 8, lifeNs / 32, 2 * lifeNs
 
 // mayHurry reports whether a call may cause an exchange before Answer.Next.
 func (h *Hand) mayHurry(c *Conditions, now int64) bool {
@@ -223,7 +222,7 @@ func (h *Hand) Hear(op Op, a Answer, sent, now int64, chance float64) {
 	h.held = float64(a.Held) / Micro
 	h.renewAt = sent + lifeNs*3/4 + int64(chance*float64(lifeNs*3/16))
 	h.nextAt = now + a.Next*1000
-	h.acked, h.view, h.burst, h.perNs = max(h.acked, op.Owed), a.View(), float64(op.Burst)/Micro, float64(op.Rate)/Micro/1e9
+	h.acked, h.view = max(h.acked, op.Owed), a.View()
 }
 
 // Served gives back the units that were for calls which are gone.
@@ -295,12 +294,12 @@ func (h *Hand) Known() bool { return h.view.Born > 0 }
 func (h *Hand) Busy() bool { return h.busy }
 
 // Full returns the ns until the key is an unused key, as far as is known.
-func (h *Hand) Full(now int64) int64 {
+func (h *Hand) Full(c *Terms, now int64) int64 {
 	if !h.Known() {
 		return 0
 	}
-	missing := h.burst - float64(h.view.Level)/Micro - h.tokens
-	return max(0, int64(missing/h.perNs)-(now-h.heardAt))
+	missing := float64(c.Burst-h.view.Level)/Micro - h.tokens
+	return max(0, int64(missing*Micro*1e9/float64(c.Rate))-(now-h.heardAt))
 }
 
 // Left returns the units in hand.

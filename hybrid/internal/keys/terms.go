@@ -199,10 +199,7 @@ func (t *Terms) Found(b algo.Bucket, level int64) {
 	var debt int64
 	if level < 0 {
 		debt = (b.Unit - 1 - level) / b.Unit
-		t.Count.Indebted.Add(1)
-		for was := t.Count.Worst.Load(); debt > was && !t.Count.Worst.CompareAndSwap(was, debt); {
-			was = t.Count.Worst.Load()
-		}
+		t.Count.Debt(debt)
 	}
 	t.Hist.Overshot(debt)
 }

@@ -31,12 +31,13 @@ type entry struct {
 
 	ratelease.Hand
 	plan    *account.Plan
-	queued  bool           // an exchange waits for its message
-	listed  bool           // in Limiter.live
-	gone    bool           // not in memory any more
-	began   bool           // the fallback has decided since the last answer
-	leaving bool           // the next exchange gives everything back
-	waits   []*waitingCall // for the answer to the next exchange, or to the one in flight
+	terms   ratelease.Terms // of the plan
+	queued  bool            // an exchange waits for its message
+	listed  bool            // in Limiter.live
+	gone    bool            // not in memory any more
+	began   bool            // the fallback has decided since the last answer
+	leaving bool            // the next exchange gives everything back
+	waits   []*waitingCall  // for the answer to the next exchange, or to the one in flight
 }
 
 // tag returns the tag of a key. It calls Config.TagBy.
@@ -66,8 +67,26 @@ func (l *Limiter) lock(key string, plan *account.Plan) *entry {
 			s.lru.Add(key, e)
 		}
 	}
-	e.plan = plan
+	if e.plan != plan {
+		e.follow(plan)
+	}
 	return e
+}
+
+// copied returns a copy of the entry of a key, which is an empty one if there is none. Its shard is locked.
+func (s *shard) copied(l *Limiter, key string, tag int, plan *account.Plan) (e entry, known bool) {
+	e = entry{lim: l, key: key, tag: tag}
+	e.follow(plan)
+	have, known := s.lru.Peek(key)
+	if known {
+		e.Hand = have.Hand
+	}
+	return e, known
+}
+
+// follow gives the entry a limit that ratelease.Fits has accepted.
+func (e *entry) follow(plan *account.Plan) {
+	e.plan, e.terms = plan, ratelease.TermsOf(plan.Limit.Rate, plan.Limit.Period, plan.Limit.BurstSize())
 }
 
 // evicted counts what is lost with a key. Its lease ends by itself, and its share stays. The entry is locked.
@@ -86,14 +105,9 @@ func (l *Limiter) WriteOff() {
 func (e *entry) conditions() ratelease.Conditions {
 	l := e.lim
 	return ratelease.Conditions{
-		Terms: termsOf(e.plan.Limit), Procs: l.party.Size(), Wait: int64(l.MaxWait),
+		Terms: e.terms, Procs: l.party.Size(), Wait: int64(l.MaxWait),
 		Away: l.control.Mute() || l.rates.env.Broken(e.tag),
 	}
-}
-
-// termsOf returns a limit that ratelease.Fits has accepted.
-func termsOf(l hybridlimit.Limit) ratelease.Terms {
-	return ratelease.TermsOf(l.Rate, l.Period, l.BurstSize())
 }
 
 // left returns the units in hand, and those in Redis as far as they are known. The entry is locked.
@@ -101,14 +115,13 @@ func (e *entry) left(now int64) int64 {
 	if !e.Known() {
 		return e.plan.Burst
 	}
-	terms := termsOf(e.plan.Limit)
-	return e.Left(now) + max(0, int64(e.Level(&terms, now)))
+	return e.Left(now) + max(0, int64(e.Level(&e.terms, now)))
 }
 
 // answer completes the answer to a call. The entry is locked.
 func (e *entry) answer(res hybridlimit.Result, n, left, now int64) hybridlimit.Result {
 	res.Limit, res.Policy = e.plan.Burst, e.lim.Name
-	res.Remaining, res.ResetAfter = min(left, res.Limit), time.Duration(e.Full(now))
+	res.Remaining, res.ResetAfter = min(left, res.Limit), time.Duration(e.Full(&e.terms, now))
 	if res.Allowed {
 		res.Granted = n
 		return res
@@ -126,8 +139,7 @@ func (e *entry) alone(n, now int64) hybridlimit.Result {
 	f := e.plan.Fallback(l.control.Fallback(), l.Floor, l.party.Size())
 	res := hybridlimit.Result{Source: hybridlimit.SourceFallback}
 	if !e.began && e.Known() { // it begins with this process's part of what was left
-		terms := termsOf(e.plan.Limit)
-		l.Shares.Lower(e.key, f.Size, e.Level(&terms, now)*float64(f.Burst)/float64(e.plan.Burst), now)
+		l.Shares.Lower(e.key, f.Size, e.Level(&e.terms, now)*float64(f.Burst)/float64(e.plan.Burst), now)
 	}
 	e.began = true
 	switch {

@@ -150,7 +150,7 @@ func (p *lane) heard(m message, answers []wire.RateAnswer) {
 				e.lim.listLive(e)
 			}
 			if a := answers[i]; a.Level < 0 {
-				e.lim.indebted(-a.Level)
+				e.lim.Count.Debt((ratelease.Micro - 1 - a.Level) / ratelease.Micro)
 			}
 			e.serve(m.left[i] || m.ops[i].Reset, now)
 		}
@@ -165,14 +165,5 @@ func (p *lane) heard(m message, answers []wire.RateAnswer) {
 		p.rates.rename()
 		p.rates.Renames.Add(1)
 		p.rates.env.Log.Event(tell.MsgRenamed, slog.Int("tag", p.tag))
-	}
-}
-
-// indebted notes a debt in an answer, in millionths of a unit.
-func (l *Limiter) indebted(debt int64) {
-	units := (debt + ratelease.Micro - 1) / ratelease.Micro
-	l.Count.Indebted.Add(1)
-	for was := l.Count.Worst.Load(); units > was && !l.Count.Worst.CompareAndSwap(was, units); {
-		was = l.Count.Worst.Load()
 	}
 }

@@ -167,10 +167,7 @@ func (l *Limiter) Peek(key string) (hybridlimit.Result, error) {
 	s, now := l.shard(key), l.clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := entry{lim: l, key: key, plan: plan}
-	if have, ok := s.lru.Peek(key); ok {
-		e.Hand = have.Hand
-	}
+	e, _ := s.copied(l, key, 0, plan)
 	// A key without a lease would ask Redis.
 	res := hybridlimit.Result{Allowed: e.Left(now) >= 1 || !e.Live(now) && e.left(now) >= 1, Source: hybridlimit.SourceRateLease}
 	res = e.answer(res, 1, e.left(now), now)

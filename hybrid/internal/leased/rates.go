@@ -5,8 +5,6 @@ package leased
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
@@ -30,6 +28,7 @@ type Env struct {
 	Event   func()             // a call came: see member.Pace.Event
 	Begin   func() bool        // counts a goroutine; false: the hub is closed
 	End     func()             // of a goroutine that Begin has counted
+	Name    func() string      // a new identity
 }
 
 // Rates is what the limiters of a hub share. The locks of a lane and of a shard are never held together, and none is
@@ -58,8 +57,6 @@ func New(env Env) *Rates {
 
 // rename gives the process another identity. The leases of the old one end by themselves.
 func (r *Rates) rename() {
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the program instead
-	text := hex.EncodeToString(id[:])
-	r.process.Store(&text)
+	id := r.env.Name()
+	r.process.Store(&id)
 }

@@ -38,11 +38,9 @@ func (l *Limiter) Look(key string) (State, error) {
 	s, now := l.shard(key), l.clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := entry{lim: l, key: key, plan: plan, tag: k.Tag}
-	if have, ok := s.lru.Peek(key); ok {
-		e.Hand, k.Known = have.Hand, true
-	}
+	e, known := s.copied(l, key, k.Tag, plan)
 	c := e.conditions()
+	k.Known = known
 	k.Rate, k.Held = e.Leased(now)
 	k.Left, k.Owed, k.live, k.away = e.Level(&c.Terms, now), e.Owes(), e.Live(now), c.Away
 	k.Share = l.Shares.Left(key, plan.Fallback(l.control.Fallback(), l.Floor, l.party.Size()).Size, now)

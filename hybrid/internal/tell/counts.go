@@ -50,6 +50,14 @@ func (c *Counts) Decided(s hybridlimit.Source, allowed bool, n int64) {
 	}
 }
 
+// Debt notes an answer of Redis with a debt of so many units.
+func (c *Counts) Debt(units int64) {
+	c.Indebted.Add(1)
+	for was := c.Worst.Load(); units > was && !c.Worst.CompareAndSwap(was, units); {
+		was = c.Worst.Load()
+	}
+}
+
 // wordCount counts the decisions of the fast path whose budgets were taken back. units counts all units, and more
 // counts the units beyond the first of each call. So a call of one unit, the usual case, adds nothing to the cost of
 // the fast path.

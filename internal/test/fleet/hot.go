@@ -12,7 +12,8 @@ import (
 )
 
 // The kinds of a hot key. Leases are the accounts that package hybrid has for a key, with Redis's arithmetic in Go.
-// Their hubs have a breaker and time-outs. The others are rivals of the literature: see hotratio.go and hotrates.go.
+// Their hubs have a breaker and time-outs. RateLeases are those of the product, without a breaker. Drop ratios are a
+// rival of the literature: see hotratio.go.
 const (
 	Leases          Kind = "leases"
 	ShortLeases     Kind = "short-leases" // with a MaxLease of a second

@@ -63,8 +63,25 @@ func TestHotKey(t *testing.T) {
 	}
 }
 
-// TestHotSplit splits a hot key of two hundred processes into four parts. Each part has a quarter of the ops, but for
-// the spread of fifty processes. Nothing is admitted above the bound, and the parts together admit as much as the whole
+// TestHotWithoutRates has a burst below two units a process, so that no rate is leased. A unit costs one or two ops.
+func TestHotWithoutRates(t *testing.T) {
+	const n = 100
+	for _, each := range []int64{1, 10} {
+		for _, load := range []float64{0.5, 1.5, 10} {
+			s := hotFleet(RateLeases, n, 1, load)
+			s.Limit = hybridlimit.TokenBucket(each*n, time.Second, n*3/2)
+			r := RunHot(t, s)
+			unit := float64(r.Ops) / float64(r.Admitted)
+			t.Logf("%d units a process and second, load %g: %.2f ops a unit, utilisation %.3f, excess %.2f", each, load, unit, r.utilisation(), r.Excess)
+			if unit < 0.8 || unit > 2.3 || r.utilisation() < 0.97 || r.Excess > 0.001 || r.Jain < 0.85 || r.Away > 0 {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+}
+
+// TestHotSplit splits a hot key of two hundred processes into four parts. Each part has about a
+// quarter of the ops. Nothing is admitted above the bound, and the parts together admit as much as the whole
 // key, also if few processes have most of the calls.
 func TestHotSplit(t *testing.T) {
 	for _, tc := range []struct {

@@ -244,12 +244,9 @@ func message(rng *rand.Rand, script lua.Script) (keys, argv []string) {
 			return wire.EncodeTellKeyLimits(key("keys"), "changed", []wire.KeyLimit{limit}, time.Minute)
 		}
 		return wire.EncodeSetKeyLimit(key("keys"), "changed", limit, time.Minute)
-	}
-	if script == lua.Rates {
-		op := ratelease.Op{
-			Terms: ratelease.TermsOf(100, time.Second, 100), Number: 1 + rng.Int64N(1000), Procs: 1 + one(), Demand: one() * ratelease.Micro,
-			Want: one() * ratelease.Micro, Most: 1, Owed: one(),
-		}
+	case lua.Rates:
+		op := ratelease.Op{Terms: ratelease.TermsOf(100, time.Second, 100), Number: 1 + rng.Int64N(1000), Procs: 1 + one()}
+		op.Demand, op.Want, op.Most, op.Owed = one()*ratelease.Micro, one()*ratelease.Micro, 1, one()
 		return []string{key("rate"), key("lease" + process)}, wire.EncodeRates([]ratelease.Op{op})
 	}
 	op := permits.Op{Limit: 5, Keep: one(), Want: one(), Spare: one(), Procs: 1 + one()}
