@@ -11,7 +11,7 @@
 -- Once:   an op whose number is that of the record gets the same answer again.
 -- State:  text "1 <born> <last> <generation> <level> <rate> <burst>", then for this
 --         generation and for the one before: leased rates, depths, demands, peaks;
---         then "<unknown> <told> <reset>". Record: text
+--         then "<unknown> <told> <told out> <reset>". Record: text
 --         "1 <number> <born> <generation> <leased> <depth> <granted> <owed>" and the
 --         reply.
 -- Lost:   text that the library cannot have written counts as no state.
@@ -47,12 +47,12 @@ local function read_op(text)
 end
 
 local function read_state(text)
-  local n = numbers(text, 17, 4)
+  local n = numbers(text, 18, 4)
   if not n or n[1] < 1 or n[5] < 1 or n[6] < MICRO then return nil end
   return {
     born = n[1], last = n[2], generation = n[3], level = n[4], rate = n[5], burst = n[6],
     leased = {n[7], n[8]}, depth = {n[9], n[10]}, demand = {n[11], n[12]}, peak = {n[13], n[14]},
-    unknown = n[15], told = n[16], reset = n[17],
+    unknown = n[15], told = n[16], told_out = n[17], reset = n[18],
   }
 end
 
@@ -89,7 +89,11 @@ local function see(s, op, now)
     local more = floor((age * s.rate - min(age, 2 * LIFE) * op.vout) / MICRO)
     s.level = max(-s.burst, min(s.level, op.vlevel + more))
   end
-  if s.told == 0 and age < LIFE then s.unknown, s.told = min(op.vout, s.rate), 1 end
+  local told = min(op.vout, s.rate)
+  if op.vat > s.told and age < LIFE then
+    s.unknown = s.unknown + max(0, told - s.told_out)
+    s.told, s.told_out = op.vat, max(told, s.told_out)
+  end
   s.unknown = max(0, s.unknown - op.vown)
 end
 
@@ -99,7 +103,7 @@ local function load(s, op, now)
   if not s then
     s = {
       born = now, last = now, generation = generation, level = op.burst, rate = op.rate, burst = op.burst,
-      leased = {0, 0}, depth = {0, 0}, demand = {0, 0}, peak = {op.burst, op.burst}, unknown = 0, told = 0, reset = 0,
+      leased = {0, 0}, depth = {0, 0}, demand = {0, 0}, peak = {op.burst, op.burst}, unknown = 0, told = 0, told_out = 0, reset = 0,
     }
     see(s, op, now)
     return s
@@ -107,7 +111,7 @@ local function load(s, op, now)
   if generation < s.generation then -- the clock was put back: no record may settle with sums of another time
     s.leased, s.depth = {s.leased[1] + s.leased[2], 0}, {s.depth[1] + s.depth[2], 0}
     s.demand, s.generation, s.born = {0, max(s.demand[1], s.demand[2])}, generation, now
-    s.last, s.unknown, s.told, s.peak = min(s.last, now), 0, 1, {s.burst, s.burst}
+    s.last, s.unknown, s.told, s.peak = min(s.last, now), 0, now, {s.burst, s.burst}
   end
   for _ = 1, 2 do
     if s.generation < generation then
@@ -192,7 +196,7 @@ local function store_state(key, s)
   local ttl = 2 * LIFE / 1000 + 1000 + ceil((s.burst - s.level) / s.rate * 1000)
   redis.call('SET', key, text_of({
     s.born, s.last, s.generation, s.level, s.rate, s.burst, s.leased[1], s.leased[2], s.depth[1], s.depth[2], s.demand[1], s.demand[2],
-    s.peak[1], s.peak[2], s.unknown, s.told, s.reset,
+    s.peak[1], s.peak[2], s.unknown, s.told, s.told_out, s.reset,
   }), 'PX', string.format('%.0f', ttl))
 end
 

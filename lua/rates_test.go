@@ -38,8 +38,8 @@ func (st store) rates(t testing.TB, now int64, process string, op ratelease.Op) 
 
 // stateText and recordText are the texts in which Redis keeps them.
 func stateText(s ratelease.State) string {
-	return fmt.Sprintf("1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f", s.Born, s.Last, s.Generation, s.Level, s.Rate, s.Burst,
-		s.Leased[0], s.Leased[1], s.Depth[0], s.Depth[1], s.Demand[0], s.Demand[1], s.Peak[0], s.Peak[1], s.Unknown, s.Told, s.Reset)
+	return fmt.Sprintf("1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f", s.Born, s.Last, s.Generation, s.Level, s.Rate, s.Burst,
+		s.Leased[0], s.Leased[1], s.Depth[0], s.Depth[1], s.Demand[0], s.Demand[1], s.Peak[0], s.Peak[1], s.Unknown, s.Told, s.ToldOut, s.Reset)
 }
 
 func recordText(r ratelease.Record) string {
@@ -72,7 +72,7 @@ func TestRatesEqualGo(t *testing.T) {
 		}
 		d.limit()
 		missing := func() []string {
-			all := []string{"rate", "units", "waits", "stale", "again", "lost", "debt", "unknown", "clock"}
+			all := []string{"rate", "units", "waits", "stale", "again", "lost", "debt", "unknown", "clock", "told again"}
 			return slices.DeleteFunc(all, func(what string) bool { return d.saw[what] > 0 })
 		}
 		most := plays(1500, 30_000)
@@ -143,6 +143,7 @@ func (d *ratesDiffer) round(t *testing.T) {
 	got := d.st.rates(t, d.now, process, op)
 	var answer ratelease.Answer
 	var ok bool
+	before := d.state
 	d.state, r, answer, ok = ratelease.Exchange(d.state, r, op, d.now)
 	want := wire.RateAnswer{Answer: answer, Stale: !ok}
 	if want.Stale {
@@ -156,6 +157,7 @@ func (d *ratesDiffer) round(t *testing.T) {
 		d.records[process], d.views[process] = r, got.View()
 		for what, is := range map[string]bool{
 			"rate": got.Rate > 0, "units": got.Units > op.Want, "waits": op.Want > 0 && got.Units > 0, "debt": got.Level < 0, "unknown": d.state.Unknown > 0,
+			"told again": before.Told > 0 && d.state.Told > before.Told && d.state.ToldOut > before.ToldOut,
 		} {
 			if is {
 				d.saw[what]++

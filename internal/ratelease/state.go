@@ -13,10 +13,10 @@ type State struct {
 	Depth       [2]float64 // the most that the tokens of the processes may be
 	Demand      [2]float64 // rates that calls asked for
 	Peak        [2]float64 // the largest Level and Depth together: units that come back late must have had room
-	// Unknown is the rates that a state before this one had leased. They count for a Life after Born. Told is 1 if a
-	// process has told them.
-	Unknown, Told float64
-	Reset         float64 // µs of the last Op.Reset; what a process has seen before says nothing of the level
+	// Unknown is the rates that a state before this one had leased. They count for a Life after Born. Told and ToldOut are
+	// At and Out of the newest View that told them.
+	Unknown, Told, ToldOut float64
+	Reset                  float64 // µs of the last Op.Reset; what a process has seen before says nothing of the level
 }
 
 // Record is the lease of one process. Its zero value is none.
@@ -64,7 +64,7 @@ func (s *State) load(op Op, now float64) {
 		s.Leased = [2]float64{s.Leased[0] + s.Leased[1], 0}
 		s.Depth = [2]float64{s.Depth[0] + s.Depth[1], 0}
 		s.Demand, s.Peak = [2]float64{0, max(s.Demand[0], s.Demand[1])}, [2]float64{s.Burst, s.Burst}
-		s.Generation, s.Born, s.Last, s.Unknown, s.Told = generation, now, min(s.Last, now), 0, 1
+		s.Generation, s.Born, s.Last, s.Unknown, s.Told = generation, now, min(s.Last, now), 0, now
 	}
 	for range 2 {
 		if s.Generation < generation {
@@ -110,8 +110,8 @@ func (s *State) advance(to float64) {
 	s.Level, s.Last = max(-s.Burst, min(s.room(), s.Level+refill)), to
 }
 
-// see takes what a process knows of a state that was lost. The first one tells all rates that were leased; each one's
-// own is then replaced.
+// see takes what a process knows of a state that was lost. It tells all rates that were leased at its time, so a later
+// one adds what was leased since; each process's own is then replaced.
 func (s *State) see(v View, now float64) {
 	age := now - float64(v.At)
 	if v.Born == 0 || float64(v.Born) == s.Born || age < 0 {
@@ -121,8 +121,9 @@ func (s *State) see(v View, now float64) {
 		refilled := math.Floor((age*s.Rate - min(age, 2*Life)*float64(v.Out)) / Micro)
 		s.Level = max(-s.Burst, min(s.Level, float64(v.Level)+refilled))
 	}
-	if s.Told == 0 && age < Life {
-		s.Unknown, s.Told = min(float64(v.Out), s.Rate), 1
+	if at, out := float64(v.At), min(float64(v.Out), s.Rate); at > s.Told && age < Life {
+		s.Unknown += max(0, out-s.ToldOut)
+		s.Told, s.ToldOut = at, max(out, s.ToldOut)
 	}
 	s.Unknown = max(0, s.Unknown-float64(v.Rate))
 }

@@ -64,10 +64,10 @@ type RateState struct {
 // DecodeRate reads the state of a leased rate. It returns false for text that the script cannot have written.
 func DecodeRate(text string) (s RateState, ok bool) {
 	fields := strings.Split(text, " ")
-	if len(fields) != 18 || fields[0] != "1" {
+	if len(fields) != 19 || fields[0] != "1" {
 		return s, false
 	}
-	var n [17]int64
+	var n [18]int64
 	for i, f := range fields[1:] {
 		digits, minus := strings.CutPrefix(f, "-")
 		if n[i], ok = natural(digits); !ok || minus && i != 3 {
