@@ -151,6 +151,54 @@ func TestRateLeaseControls(t *testing.T) {
 	})
 }
 
+// TestRateLeaseOfFleetKey checks a limit of the fleet for one key.
+func TestRateLeaseOfFleetKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limit := hybridlimit.TokenBucket(100, time.Second, 100)
+		f := newRateFleet(t, redistest.NewBubble(t), 2, limit, hybrid.RateLeaseConfig{})
+		ask(t, f.all[0], "k", 1)
+		ask(t, f.all[1], "k", 1)
+		slow, ctx := hybridlimit.TokenBucket(10, time.Second, 20), t.Context()
+		if err := f.hubs[0].SetFleetKeyLimit(ctx, "hot", "k", slow); err != nil {
+			t.Fatal(err)
+		}
+		units := func(seconds int) (units [2]int64) {
+			for range 100 * seconds {
+				time.Sleep(10 * time.Millisecond)
+				for i, l := range f.all {
+					units[i] += ask(t, l, "k", 1).Granted
+				}
+			}
+			return units
+		}
+		units(8)
+		if got := units(10); got[0]+got[1] < 90 || got[0]+got[1] > 112 {
+			t.Errorf("%v units in ten seconds of ten units a second", got)
+		}
+		for i, l := range f.all {
+			if got := l.Policy("k").Limit; got != slow {
+				t.Errorf("process %d: the limit is %v", i, got)
+			}
+			if got := l.Policy("other").Limit; got != limit {
+				t.Errorf("process %d: the limit of another key is %v", i, got)
+			}
+		}
+		for _, bad := range []hybridlimit.Limit{hybridlimit.FixedWindow(1, time.Second), hybridlimit.TokenBucket(1, time.Second, 2e9)} {
+			if err := f.hubs[1].SetFleetKeyLimit(ctx, "hot", "k", bad); !errors.Is(err, hybridlimit.ErrInvalid) {
+				t.Errorf("%v: %v", bad, err)
+			}
+		}
+		if err := f.hubs[1].SetFleetKeyLimit(ctx, "hot", "k", hybridlimit.Limit{}); err != nil {
+			t.Fatal(err)
+		}
+		units(10)
+		if got := units(5); got[0]+got[1] < 480 || got[0]+got[1] > 620 {
+			t.Errorf("%v units in five seconds of a hundred units a second", got)
+		}
+	})
+}
+
 // TestRateLeaseReset checks that Reset makes a key full again for all processes, also after Redis has lost the key.
 func TestRateLeaseReset(t *testing.T) {
 	t.Parallel()
