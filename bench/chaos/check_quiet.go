@@ -130,13 +130,24 @@ func (v *verdict) checkStanding(
 	l.Free += min(expired, free)
 	l.Expired += max(0, expired-free)
 	left, late := e.clients[i].late(m)
-	most := free + left
-	if late {
-		most += free
+	older := int64(0)
+	if e.outlived(m) {
+		older = was.stats.Held
 	}
-	v.want(expired <= free+left && expired+lost <= most, brokeLosses,
+	most := free + left + older
+	all := most
+	if late {
+		all += free
+	}
+	v.want(expired <= most && expired+lost <= all, brokeLosses,
 		"%s: %d units of client %d expired and %d are lost, without a reason: %d calls have left, "+
-			"free leases can have at most %d units", m.name, expired, i, lost, left, free)
+			"free leases can have at most %d units, and %d are older than the fault", m.name, expired, i, lost, left, free, older)
+}
+
+// outlived reports whether units that were held at the quiet moment before m may be of a state or a time that Redis has
+// lost. Redis does not take these back.
+func (e *evidence) outlived(m *moment) bool {
+	return (e.allowed.seconds > 0 || e.allowed.steps) && m.from < e.over+int64(leaseLife)
 }
 
 // late returns the number of calls for one unit that stopped waiting for Redis in the phase before m or in the life of
@@ -154,7 +165,7 @@ func (w *witness) late(m *moment) (left int64, late bool) {
 
 // checkKeys checks each key in a phase in which no client had a reason to lose units: what is debited is admitted or
 // held. Only contended keys have free leases, which cannot be returned. Units that were granted to callers that had
-// left expire or are lost.
+// left expire or are lost, and so do those of a state that Redis has lost.
 func (v *verdict) checkKeys(e *evidence, before, m *moment, contended map[string]int64) {
 	left := int64(0)
 	for i := range m.books {
@@ -163,6 +174,9 @@ func (v *verdict) checkKeys(e *evidence, before, m *moment, contended map[string
 	}
 	for key, a := range m.keys {
 		lacks, most := a.gap()-before.keys[key].gap(), contended[key]*int64(len(m.books))+left
+		if e.outlived(m) {
+			most += before.keys[key].held
+		}
 		v.want(lacks >= 0 && lacks <= most, brokeQuiet, "%s: key %s: of the units debited since the quiet moment before, "+
 			"%d are neither admitted nor held, want 0 to %d: %+v", m.name, key, lacks, most, a)
 	}

@@ -28,6 +28,23 @@ func waste(e *evidence, i int, expired, lost int64) {
 	})
 }
 
+// outlive makes client 0 hold n units at moment 1, which Redis does not take back later.
+func outlive(e *evidence, n int64) {
+	e.from(1, func(m *moment, st *standing) {
+		st.stats.Granted += n
+		m.sums.debited += n
+		a := m.keys["k0"]
+		a.debited += n
+		if m.name == quietBack {
+			st.stats.Held += n
+			a.held += n
+		} else {
+			st.stats.Lost += n
+		}
+		m.keys["k0"] = a
+	})
+}
+
 // deny makes calls be denied by Redis in the phase before moment i.
 func deny(e *evidence, i int) {
 	r := decisionAt(e, e.moments[i].at-second/2)
@@ -123,6 +140,12 @@ func TestPlantedLossesAreFound(t *testing.T) {
 			w.history = append(w.history, record{kind: recordSync, failed: true, begin: long, took: time.Millisecond})
 			waste(e, 3, 0, 1)
 		}},
+		"more lost after a wipe than were held": {brokeLosses, func(e *evidence) { e.allowed.seconds = 1; outlive(e, 3); waste(e, 2, 0, 1) }},
+		"units that were held, without a wipe":  {brokeLosses, func(e *evidence) { outlive(e, 1) }},
+		"units that were held, long after a wipe": {brokeLosses, func(e *evidence) {
+			e.allowed.seconds, e.moments[2].from = 1, e.over+int64(leaseLife)
+			outlive(e, 1)
+		}},
 		"units in hand at rest": {brokeReturn, func(e *evidence) {
 			m := &e.moments[3]
 			m.books[0].stats.Held++
@@ -183,6 +206,7 @@ func TestReasonsExcuseLosses(t *testing.T) {
 		}, losses{}},
 		"a wiped Redis":                {func(e *evidence) { e.allowed.seconds = 1; waste(e, 1, 3, 2) }, losses{Expired: 3, Lost: 2}},
 		"a clock that steps":           {func(e *evidence) { e.allowed.steps = true; waste(e, 1, 3, 2) }, losses{Expired: 3, Lost: 2}},
+		"units older than a wipe":      {func(e *evidence) { e.allowed.seconds = 1; outlive(e, 3) }, losses{Lost: 3}},
 		"units that come again":        {func(e *evidence) { e.from(2, func(_ *moment, st *standing) { st.stats.Resynced++ }); waste(e, 2, 1, 0) }, losses{Expired: 1}},
 		"a frozen client":              {func(e *evidence) { freeze(e, 2); waste(e, 2, 3, 0) }, losses{Expired: 3}},
 		"a unit kept for a caller":     {func(e *evidence) { slow(e, 2); waste(e, 2, 1, 0) }, losses{Expired: 1}},
