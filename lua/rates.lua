@@ -11,7 +11,8 @@
 -- Once:   an op whose number is that of the record gets the same answer again.
 -- State:  text "1 <born> <last> <generation> <level> <rate> <burst>", then for this
 --         generation and for the one before: leased rates, depths, demands, peaks;
---         then "<unknown> <told> <told out> <reset>". Record: text
+--         then "<unknown> <told> <told out> <reset>", and fields " <letter><hexadecimal>"
+--         of later versions, which stay as they are. Record: text
 --         "1 <number> <born> <generation> <leased> <depth> <granted> <owed>" and the
 --         reply.
 -- Lost:   text that the library cannot have written counts as no state.
@@ -47,12 +48,14 @@ local function read_op(text)
 end
 
 local function read_state(text)
-  local n = numbers(text, 18, 4)
+  local fixed, more = string.match(text or '', '^([^%l]*%d)(.*)$')
+  local n = numbers(fixed, 18, 4)
   if not n or n[1] < 1 or n[5] < 1 or n[6] < MICRO then return nil end
+  if #more > 256 or string.gsub(more, ' %l%-?%x+', '') ~= '' then return nil end
   return {
     born = n[1], last = n[2], generation = n[3], level = n[4], rate = n[5], burst = n[6],
     leased = {n[7], n[8]}, depth = {n[9], n[10]}, demand = {n[11], n[12]}, peak = {n[13], n[14]},
-    unknown = n[15], told = n[16], told_out = n[17], reset = n[18],
+    unknown = n[15], told = n[16], told_out = n[17], reset = n[18], more = more,
   }
 end
 
@@ -103,7 +106,7 @@ local function load(s, op, now)
   if not s then
     s = {
       born = now, last = now, generation = generation, level = op.burst, rate = op.rate, burst = op.burst,
-      leased = {0, 0}, depth = {0, 0}, demand = {0, 0}, peak = {op.burst, op.burst}, unknown = 0, told = 0, told_out = 0, reset = 0,
+      leased = {0, 0}, depth = {0, 0}, demand = {0, 0}, peak = {op.burst, op.burst}, unknown = 0, told = 0, told_out = 0, reset = 0, more = '',
     }
     see(s, op, now)
     return s
@@ -197,7 +200,7 @@ local function store_state(key, s)
   redis.call('SET', key, text_of({
     s.born, s.last, s.generation, s.level, s.rate, s.burst, s.leased[1], s.leased[2], s.depth[1], s.depth[2], s.demand[1], s.demand[2],
     s.peak[1], s.peak[2], s.unknown, s.told, s.told_out, s.reset,
-  }), 'PX', string.format('%.0f', ttl))
+  }) .. s.more, 'PX', string.format('%.0f', ttl))
 end
 
 local function store_record(key, r)

@@ -39,7 +39,7 @@ func (st store) rates(t testing.TB, now int64, process string, op ratelease.Op) 
 // stateText and recordText are the texts in which Redis keeps them.
 func stateText(s ratelease.State) string {
 	return fmt.Sprintf("1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f", s.Born, s.Last, s.Generation, s.Level, s.Rate, s.Burst,
-		s.Leased[0], s.Leased[1], s.Depth[0], s.Depth[1], s.Demand[0], s.Demand[1], s.Peak[0], s.Peak[1], s.Unknown, s.Told, s.ToldOut, s.Reset)
+		s.Leased[0], s.Leased[1], s.Depth[0], s.Depth[1], s.Demand[0], s.Demand[1], s.Peak[0], s.Peak[1], s.Unknown, s.Told, s.ToldOut, s.Reset) + s.More
 }
 
 func recordText(r ratelease.Record) string {
@@ -72,7 +72,7 @@ func TestRatesEqualGo(t *testing.T) {
 		}
 		d.limit()
 		missing := func() []string {
-			all := []string{"rate", "units", "waits", "stale", "again", "lost", "debt", "unknown", "clock", "told again"}
+			all := []string{"rate", "units", "waits", "stale", "again", "lost", "debt", "unknown", "clock", "told again", "later version"}
 			return slices.DeleteFunc(all, func(what string) bool { return d.saw[what] > 0 })
 		}
 		most := plays(1500, 30_000)
@@ -112,6 +112,12 @@ func (d *ratesDiffer) round(t *testing.T) {
 		delete(d.records, process)
 	case 4:
 		d.limit()
+	case 5:
+		if d.state.Born > 0 { // a later version writes
+			d.state.More = []string{"", " y1f", " b-2 y1f", " z" + strings.Repeat("f", 254)}[d.rng.IntN(4)]
+			d.st.rdb.Set(t.Context(), rateKey, stateText(d.state), time.Duration(d.state.TTL())*time.Millisecond)
+			d.saw["later version"]++
+		}
 	}
 	r, again := d.records[process], d.rng.IntN(20) == 0
 	op := d.last[process]
@@ -199,6 +205,9 @@ func TestRatesOfGarbage(t *testing.T) {
 				"more":     func() error { return st.rdb.Set(ctx, key, good[i]+" 1", 0).Err() },
 				"negative": func() error { return st.rdb.Set(ctx, key, strings.Replace(good[i], " ", " -", 1), 0).Err() },
 				"huge":     func() error { return st.rdb.Set(ctx, key, good[i]+"00000000000000000", 0).Err() },
+				"letter":   func() error { return st.rdb.Set(ctx, key, good[i]+" y", 0).Err() },
+				"large":    func() error { return st.rdb.Set(ctx, key, good[i]+" Y1", 0).Err() },
+				"tail":     func() error { return st.rdb.Set(ctx, key, good[i]+" y"+strings.Repeat("f", 256), 0).Err() },
 				"long":     func() error { return st.rdb.Set(ctx, key, good[i]+strings.Repeat(" 1", 1000), 0).Err() },
 			} {
 				st.del(t, rateKey, leaseKey("a"))

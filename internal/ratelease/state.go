@@ -17,6 +17,7 @@ type State struct {
 	// At and Out of the newest View that told them.
 	Unknown, Told, ToldOut float64
 	Reset                  float64 // µs of the last Op.Reset; what a process has seen before says nothing of the level
+	More                   string  // fields of later versions, as in the state's text
 }
 
 // Record is the lease of one process. Its zero value is none.

@@ -63,12 +63,15 @@ type RateState struct {
 
 // DecodeRate reads the state of a leased rate. It returns false for text that the script cannot have written.
 func DecodeRate(text string) (s RateState, ok bool) {
+	var n [18]int64
 	fields := strings.Split(text, " ")
-	if len(fields) != 19 || fields[0] != "1" {
+	if len(fields) <= len(n) || fields[0] != "1" {
 		return s, false
 	}
-	var n [18]int64
-	for i, f := range fields[1:] {
+	if _, ok = readFields(fields[len(n)+1:]); !ok { // of later versions
+		return s, false
+	}
+	for i, f := range fields[1 : len(n)+1] {
 		digits, minus := strings.CutPrefix(f, "-")
 		if n[i], ok = natural(digits); !ok || minus && i != 3 {
 			return s, false
