@@ -121,7 +121,7 @@ func (n Names) Held(tag int, name, key string) string {
 
 // Rate returns the Redis key of the leased rates of a caller's key.
 func (n Names) Rate(tag int, name, key string) string {
-	return n.base(tag) + "@rate:" + name + ":" + n.Stored(name, key)
+	return n.base(tag) + rateBegin + name + ":" + n.Stored(name, key)
 }
 
 // Lease returns the Redis key of the lease that a process has of a rate.

@@ -15,10 +15,11 @@ type Part struct {
 	// Nth and Of are those of PartState, if the state is a part of a split key: the nth, from 1, of so many. Of is 0
 	// for any other key.
 	Nth, Of int
+	Leased  bool // the Redis key is that of Rate
 }
 
-// Parse is the inverse of State, Switch, FleetLimit and KeyLimits. It returns false for any other Redis key, also for
-// an epoch, an envelope, a heartbeat or permits.
+// Parse is the inverse of State, Rate, Switch, FleetLimit and KeyLimits. It returns false for any other Redis key, also
+// for an epoch, an envelope, a heartbeat, permits or the lease of a process.
 func (n Names) Parse(key string) (p Part, ok bool) {
 	p.Tag, key, ok = n.cutTag(key)
 	if !ok {
@@ -30,13 +31,17 @@ func (n Names) Parse(key string) (p Part, ok bool) {
 			return p, true
 		}
 	}
+	key, p.Leased = strings.CutPrefix(key, rateBegin)
 	name, rest, ok := strings.Cut(key, ":")
 	if p.Limiter, p.Nth, p.Of, ok = cutPart(name, ok); !ok {
 		return p, false
 	}
 	p.Key = rest
-	return p, p.Limiter != "" && p.Key != ""
+	return p, p.Limiter != "" && p.Key != "" && !(p.Leased && p.Of > 0)
 }
+
+// rateBegin begins the name of a Redis key of leased rates, after the tag.
+const rateBegin = "@rate:"
 
 // cutPart is the inverse of PartName, also for a name without a part.
 func cutPart(text string, is bool) (name string, nth, of int, ok bool) {
@@ -54,10 +59,15 @@ func cutPart(text string, is bool) (name string, nth, of int, ok bool) {
 // Pattern returns a pattern for SCAN. It matches the Redis keys of all states of a limiter, or, with an empty name, all
 // Redis keys of the deployment. It may match other keys too; Parse recognises them.
 func (n Names) Pattern(name string) string {
-	begin, end := n.around() // neither a prefix nor a name can contain a wildcard
 	if name != "" {
-		name += "[:@]" // the whole key, or a part of it
+		name = "[" + name[:1] + "@]" // a state, or leased rates; a second * could take Redis long for keys that callers choose
 	}
+	return n.pattern(name)
+}
+
+// pattern matches the Redis keys whose name begins so.
+func (n Names) pattern(name string) string {
+	begin, end := n.around() // neither a prefix nor a name can contain a wildcard
 	return begin + "*" + end + name + "*"
 }
 
@@ -74,7 +84,7 @@ func (n Names) ParseHeld(key string) (p Part, ok bool) {
 
 // HeldPattern returns a pattern for SCAN. It matches the Redis keys of the permits of a limiter of calls in flight. It
 // may match other keys too; ParseHeld recognises them.
-func (n Names) HeldPattern(name string) string { return n.Pattern(heldBegin + name) }
+func (n Names) HeldPattern(name string) string { return n.pattern(heldBegin + name + ":") }
 
 // heldBegin begins the name of a Redis key of permits, after the tag.
 const heldBegin = "@held:"

@@ -21,6 +21,11 @@ func TestNamesAreReadBack(t *testing.T) {
 			t.Errorf("a part of %q: %+v, %v", key, p, ok)
 		}
 	}
+	for _, key := range []string{"alice", "a:b", "@rate:x:y"} {
+		if p, ok := n.Parse(n.Rate(3, "api", key)); !ok || p != (lua.Part{Tag: 3, Limiter: "api", Key: key, Leased: true}) {
+			t.Errorf("the leased rates of %q: %+v, %v", key, p, ok)
+		}
+	}
 	for _, whole := range []string{n.Switch("api"), n.FleetLimit("api")} {
 		if p, ok := n.Parse(whole); !ok || p != (lua.Part{Tag: n.FleetTag(), Limiter: "api"}) {
 			t.Errorf("%q: %+v, %v", whole, p, ok)
@@ -28,7 +33,7 @@ func TestNamesAreReadBack(t *testing.T) {
 	}
 	state := n.State(3, "api", "k")
 	for _, other := range []string{
-		"", "session:1", n.Epoch(3), n.Envelope(3, "0af1"), n.Holdings(3), n.Held(3, "api", "k"), n.Rate(3, "api", "k"), n.Lease(3, "0af1", "api", "k"), n.Groups(), n.Group("x"), n.GroupNames("x"), n.Changed(), n.Wanted(), n.Paused(), (lua.Names{Prefix: "shop", Tags: 16}).State(3, "api", "k"),
+		"", "session:1", n.Epoch(3), n.Envelope(3, "0af1"), n.Holdings(3), n.Held(3, "api", "k"), n.Rate(3, "api@1of2", "k"), n.Rate(3, "", "k"), n.Rate(3, "api", ""), n.Rate(3, "@rate:api", "k"), n.Lease(3, "0af1", "api", "k"), n.Groups(), n.Group("x"), n.GroupNames("x"), n.Changed(), n.Wanted(), n.Paused(), (lua.Names{Prefix: "shop", Tags: 16}).State(3, "api", "k"),
 		strings.Replace(state, "{3}", "{x}", 1), strings.Replace(state, "{3}", "{-3}", 1), strings.Replace(state, "{3}", "{}", 1),
 		n.PartState(3, "api", 0, 4, "k"), n.PartState(3, "api", 5, 4, "k"), n.PartState(3, "api", 1, 1, "k"), n.PartState(3, "", 1, 2, "k"), n.State(3, "api@x", "k"),
 		n.State(3, "api@", "k"), n.State(3, "api@01of4", "k"), n.State(3, "api@1of4of4", "k"), strings.TrimSuffix(n.PartState(3, "api", 1, 2, "k"), "k"),
@@ -38,10 +43,10 @@ func TestNamesAreReadBack(t *testing.T) {
 			t.Errorf("%q parsed as %+v, want no match", other, p)
 		}
 	}
-	if got, want := n.Pattern("api"), "hl:v2:{*}:api[:@]*"; got != want {
+	if got, want := n.Pattern("api"), "hl:v2:{*}:[a@]*"; got != want {
 		t.Errorf("the pattern is %q, want %q", got, want)
 	}
-	if got, want := n.Pattern(""), strings.TrimSuffix(n.Pattern("api"), "api[:@]*")+"*"; got != want {
+	if got, want := n.Pattern(""), strings.TrimSuffix(n.Pattern("api"), "[a@]*")+"*"; got != want {
 		t.Errorf("the pattern of all is %q, want %q", got, want)
 	}
 }

@@ -155,16 +155,17 @@ func (c *connection) report(ctx context.Context, t target, limit limitFlag) (r r
 // readStored reads the texts of the states of a key.
 func (c *connection) readStored(ctx context.Context, t target, r *report) (err error) {
 	if len(t.states) == 0 {
+		l, err := c.leasedKey(ctx, t)
+		if err != nil {
+			return err
+		}
+		if l != nil {
+			r.found, r.leased, r.RedisKey, r.Stored, r.TTL, r.Sentence = true, true, l.redisKey, l.text, l.ttl, l.said()
+			return nil
+		}
 		r.Stored, r.TTL, err = c.calls.Stored(ctx, t.redisKey)
 		r.found = r.Stored != "" || r.TTL > -2
 		r.Sentence = stored(r.Stored, r.found)
-		if err != nil || r.found {
-			return err
-		}
-		l, err := c.leasedKey(ctx, t)
-		if l != nil {
-			r.found, r.leased, r.RedisKey, r.Stored, r.TTL, r.Sentence = true, true, l.redisKey, l.text, l.ttl, l.said()
-		}
 		return err
 	}
 	r.RedisKey, r.TTL = "", -2

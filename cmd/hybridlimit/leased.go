@@ -22,7 +22,7 @@ type leased struct {
 
 // leasedKey returns the state of a key whose rate is leased; nil: there is none.
 func (c *connection) leasedKey(ctx context.Context, t target) (*leased, error) {
-	part, ok := c.names().Parse(t.redisKey)
+	part, ok := c.names().Parse(t.redisKey) // of the state, or of the leased rates
 	if !ok || len(t.states) > 0 {
 		return nil, nil
 	}

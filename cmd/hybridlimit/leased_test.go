@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,11 +35,58 @@ func TestLeasedKey(t *testing.T) {
 	if status, _, errOut := cli(t, url, "inspect", "-name", "hot", "-limit", "1/h", "-floor", "0.2", "k"); status == 0 || !strings.Contains(errOut, "-floor (0.2) must be absent: a leased rate has no floors") {
 		t.Errorf("a floor: status %d, %s", status, errOut)
 	}
-	expect(t, url, []string{"list"}, "hot: 1 processes, limit leased 1/100h burst 50, switch normal")
+	expect(t, url, []string{"list"}, "hot: 1 processes, limit leased 1/100h burst 50, switch normal", `  "k"  0.0 left`)
+	expect(t, url, []string{"list", "-name", "hot", "-limit", "1/h"}, `"k"  0.0 left`, "- (a leased rate)")
+	digest := lua.Names{}.Digest("hot", "k")
+	expect(t, url, []string{"inspect", "-name", "hot", "-digest", digest}, `hot "k": when last written`, "Redis had 0.0 of 50 units left", "key_digest  "+digest)
+	finds(t, url, []string{"inspect", "-name", "hat", "-digest", digest}, `no key of "hat" in Redis has this digest`)
+	finds(t, url, []string{"list", "-name", "ho"}, `no limiter "ho" is known to this Redis`)
 	expect(t, url, []string{"reset", "-name", "hot", "k"}, `hot "k": the bucket of the leased rate is full again; before: when last written`, "Redis had 0.0 of 50 units left")
 	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
 	s, ok := wire.DecodeRate(rdb.Get(t.Context(), names.Rate(names.Tag("k"), "hot", "k")).Val())
 	if !ok || s.Level < 49e6 {
 		t.Errorf("after reset: %+v", s)
+	}
+}
+
+// TestTopOfLeasedRates checks that top ranks keys whose rates are leased beside others, in a Redis with hashed keys too.
+func TestTopOfLeasedRates(t *testing.T) {
+	t.Parallel()
+	for _, secret := range []hybridlimit.Secret{"", "0123456789abcdef0123456789abcdef"} {
+		srv := redistest.New(t)
+		url, rdb := urlOf(srv), srv.Client(t)
+		hub, err := hybrid.NewHub(rdb, hybrid.HubConfig{FleetSize: 1, HashKeys: secret})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hub.Close()
+		hot, err := hub.RateLeases(hybridlimit.PerSecond(100), hybrid.RateLeaseConfig{Name: "hot"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := hub.Limiter(hybridlimit.PerHour(100), hybrid.Config{Name: "hits"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored := func(name, key string) string { return lua.Names{HashKeys: secret}.Stored(name, key) }
+		for range 2 { // the second exchange has a demand
+			for range 200 {
+				for _, key := range []string{"k1", "k2"} {
+					if _, err := hot.Allow(t.Context(), key); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if _, err := plain.Allow(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(300 * time.Millisecond)
+		}
+		expect(t, url, []string{"top", "-name", "hot"}, strconv.Quote(stored("hot", "k1")), strconv.Quote(stored("hot", "k2")), "2 keys of hot, complete")
+		expect(t, url, []string{"top", "-by", "emptiest"}, "hits: limit 100/h", strconv.Quote(stored("hits", "k")), "hot: limit leased 100/s", "3 keys of all limiters, complete")
+		expect(t, url, []string{"top", "-json", "-name", "hot"}, `"leased_rate": true`)
+		digest := lua.Names{HashKeys: secret}.Digest("hot", "k1")
+		expect(t, url, []string{"inspect", "-name", "hot", "-digest", digest}, "of 100 units left, and processes had leased")
+		expect(t, url, []string{"reset", "-name", "hot", "-digest", digest}, "the bucket of the leased rate is full again")
 	}
 }

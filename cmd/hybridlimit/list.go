@@ -179,6 +179,10 @@ func (l *listing) look(ctx context.Context, c *connection, r *row) error {
 	if !l.limit.set {
 		return nil
 	}
+	if r.Rate {
+		r.Now = "- (a leased rate)"
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	k, err := c.look(ctx, r.states, r.redisKey, l.limit.limit)

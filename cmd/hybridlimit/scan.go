@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/adapter"
+	"github.com/hybridlimit/hybridlimit/internal/ratelease"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -121,6 +123,9 @@ type row struct {
 	Leased  int64   `json:"leased"`       // units in the ledger
 	Now     string  `json:"left_now,omitempty"`
 	Parts   int     `json:"parts,omitempty"` // of a split key; the other figures are of those that have a state
+	// Rate: the rate of the key is leased. Second is then the rate that processes have, and Leased the most units that
+	// they have in hand. The units debited are not known.
+	Rate bool `json:"leased_rate,omitempty"`
 
 	limiter, redisKey, kind string
 	amount                  float64     // units left, used or queued
@@ -166,10 +171,26 @@ func (r *row) of(s wire.State, now time.Time) {
 	r.write()
 }
 
+// ofRate fills in the figures of a state of leased rates.
+func (r *row) ofRate(s wire.RateState, now time.Time) {
+	r.kind, r.Rate, r.age = "leased rate", true, now.Sub(time.UnixMicro(s.Last))
+	r.amount, r.empty = float64(s.Level)/ratelease.Micro, -float64(s.Level)/ratelease.Micro
+	r.Second, r.Leased = float64(s.Leased)/ratelease.Micro, s.Depth/ratelease.Micro
+	r.write()
+}
+
+// debited returns the units debited, as text.
+func (r row) debited() string {
+	if r.Rate {
+		return "-"
+	}
+	return strconv.FormatInt(r.Debited, 10)
+}
+
 // write sets the text of the units.
 func (r *row) write() {
 	switch r.kind {
-	case "bucket":
+	case "bucket", "leased rate":
 		r.Written = fmt.Sprintf("%.1f left", r.amount)
 	case "queue":
 		r.Written = fmt.Sprintf("%.1f queued", r.amount)
@@ -251,7 +272,11 @@ func read(ctx context.Context, node *redis.Client, keys []string) ([]row, error)
 		case ok:
 			r.of(st, clock.Val())
 		case texts[i].Err() == nil:
-			r.how = odd
+			if rate, ok := wire.DecodeRate(texts[i].Val()); ok {
+				r.ofRate(rate, clock.Val())
+			} else {
+				r.how = odd
+			}
 		case entries[i].Err() == nil && entries[i].Val() > 0:
 			n := entries[i].Val()
 			r.kind, r.amount, r.empty = "log", float64(n), float64(n)

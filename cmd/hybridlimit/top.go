@@ -49,7 +49,7 @@ type ranked struct {
 func top(fs *flag.FlagSet, c *connection) job {
 	r := &ranking{seen: map[string]bool{}, of: map[string]*ranked{}, split: map[string]*row{}}
 	c.unnamed = true
-	fs.StringVar(&r.by, "by", "busiest", "`order`: busiest (units per second since the key's state began), emptiest (units left when the state was last written: the keys that are denied most) or running (permits held, of a limiter of calls in flight; needs -name)")
+	fs.StringVar(&r.by, "by", "busiest", "`order`: busiest (units per second since the key's state began; of a leased rate, those that processes have), emptiest (units left when the state was last written: the keys that are denied most) or running (permits held, of a limiter of calls in flight; needs -name)")
 	fs.IntVar(&r.show, "n", 20, "number of `keys` to show for a limiter, 1 to 1000")
 	r.add(fs)
 	var j job
@@ -179,7 +179,7 @@ func (r *ranking) print(out *printer, c *connection) error {
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "KEY\tWHEN LAST WRITTEN\tAGO\tDEBITED\tPER SECOND\tLEASED")
 		for _, one := range of.Top {
-			fmt.Fprintf(t, "%q\t%s\t%s\t%d\t%.2f\t%d\n", one.Key, one.Written, one.ago(), one.Debited, one.Second, one.Leased)
+			fmt.Fprintf(t, "%q\t%s\t%s\t%s\t%.2f\t%d\n", one.Key, one.Written, one.ago(), one.debited(), one.Second, one.Leased)
 		}
 		if err := t.Flush(); err != nil {
 			return err

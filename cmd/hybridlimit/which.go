@@ -298,7 +298,7 @@ func (c *connection) hashedKey(ctx context.Context, t *target, split int, live s
 	if err != nil {
 		return err
 	}
-	each := 1 // states of a tag
+	each := 2 // states of a tag
 	if split > 1 {
 		each += split
 	}
@@ -307,13 +307,14 @@ func (c *connection) hashedKey(ctx context.Context, t *target, split int, live s
 		for ; tag < c.tags && (len(all) == 0 || len(all)+each <= pageKeys); tag++ {
 			all = append(all, partState{redisKey: names.State(tag, c.name, t.digest)})
 			all = append(all, statesOf(names, tag, c.name, t.digest, split)...)
+			all = append(all, partState{redisKey: names.Rate(tag, c.name, t.digest)})
 		}
 		some, err := c.some(ctx, all)
 		if err != nil {
 			return err
 		}
 		if some >= 0 {
-			if t.redisKey = all[some].redisKey; some%each > 0 {
+			if t.redisKey = all[some].redisKey; all[some].part.Of > 0 {
 				first := some - some%each + 1
 				t.states = all[first : first+split]
 			}
