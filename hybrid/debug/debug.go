@@ -22,6 +22,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit"
@@ -40,7 +41,7 @@ const maxForm = 3*64<<10 + 4<<10
 //	key=text       the state of a key in this process
 //	user=name      key= with the key of a user behind httplimit.User or grpclimit.User without a secret
 //	ip=address     key= with the key of an address behind httplimit.PeerIP or grpclimit.Peer
-//	redis=1        also the state of the key in Redis now
+//	redis=1        also the state of the key in Redis now; not of calls in flight and of leased rates
 //	format=json    JSON instead of text, as with "Accept: application/json"
 //
 // Other keys of package clientkey have the text that "hybridlimit key" prints, such as key=apikey:... for an API key,
@@ -221,15 +222,10 @@ func keyOf(parameter, value string) (string, error) {
 
 // answer returns the content of the answer.
 func (h handler) answer(r *http.Request, q query) (any, error) {
-	limiters := h.hub.Limiters()
+	limiters := shownOf(h.hub)
 	if q.limiter != "" {
-		var named []*hybrid.Limiter
-		for _, l := range limiters {
-			if l.Name() == q.limiter {
-				named = append(named, l)
-			}
-		}
-		if limiters = named; len(named) == 0 {
+		limiters = slices.DeleteFunc(limiters, func(l shown) bool { return l.Name() != q.limiter })
+		if len(limiters) == 0 {
 			return nil, problemf(http.StatusNotFound, "the hub has no limiter %q", q.limiter)
 		}
 	}
@@ -239,14 +235,7 @@ func (h handler) answer(r *http.Request, q query) (any, error) {
 	if len(limiters) != 1 {
 		return nil, problemf(http.StatusBadRequest, "the hub has %d limiters: select one with limiter=name", len(limiters))
 	}
-	var i hybrid.Inspection
-	var err error
-	if q.redis {
-		i, err = limiters[0].InspectRedis(r.Context(), q.key)
-	} else {
-		i, err = limiters[0].Inspect(r.Context(), q.key)
-	}
-	return inspected(i), err
+	return limiters[0].look(r.Context(), q.key, q.redis)
 }
 
 // texter is the content of an answer. It can be written as text.

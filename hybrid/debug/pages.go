@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -22,7 +23,10 @@ type page struct {
 	Behind   bool    `json:"behind"`            // syncs that are not urgent wait for longer than SyncInterval
 	SyncMean float64 `json:"sync_mean_seconds"` // mean duration of a sync since the start
 	BatchOps float64 `json:"batch_mean_ops"`
-	Limiters []entry `json:"limiters"`
+	Limiters []entry `json:"limiters"` // of rates
+
+	Calls []callsEntry `json:"concurrency_limiters,omitempty"`
+	Rates []rateEntry  `json:"rate_lease_limiters,omitempty"`
 }
 
 // entry is one limiter in the list.
@@ -46,22 +50,38 @@ type entry struct {
 	Resynced int64            `json:"resynced"`
 }
 
-// listing returns the page. Its cost grows with the keys in memory: it calls hybrid.Limiter.Stats.
-func listing(h *hybrid.Hub, limiters []*hybrid.Limiter) page {
+// listing returns the page. Its cost grows with the keys in memory: it calls Stats of each limiter.
+func listing(h *hybrid.Hub, limiters []shown) page {
 	s := h.Stats()
 	p := page{Breaker: s.Breaker.String(), Messages: s.Messages, Ops: s.Ops, Failures: s.Failures, Behind: s.Behind, SyncMean: s.SyncMean().Seconds(), Limiters: []entry{}}
 	if s.Syncs > 0 {
 		p.BatchOps = float64(s.SyncOps) / float64(s.Syncs)
 	}
 	for _, l := range limiters {
-		s := l.Stats()
-		p.Limiters = append(p.Limiters, entry{
-			Name: l.Name(), Limit: l.Limit().String(), Mode: l.Mode().String(), Switch: s.Switch.String(), Fleet: s.Fleet, Credit: s.Credit,
-			Keys: s.Keys, Owed: s.Owed, Held: s.Held, Evicted: s.Evicted, Dropped: s.Dropped, Returned: s.Returned, Worst: s.Overshoot,
-			Allowed: bySource(s.Allowed), Denied: bySource(s.Denied), PerOp: s.OpsPerDecision(), Resynced: s.Resynced,
-		})
+		l.list(&p)
 	}
 	return p
+}
+
+// rate is a limiter of rates.
+type rate struct{ *hybrid.Limiter }
+
+func (l rate) list(p *page) {
+	s := l.Stats()
+	p.Limiters = append(p.Limiters, entry{
+		Name: l.Name(), Limit: l.Limit().String(), Mode: l.Mode().String(), Switch: s.Switch.String(), Fleet: s.Fleet, Credit: s.Credit,
+		Keys: s.Keys, Owed: s.Owed, Held: s.Held, Evicted: s.Evicted, Dropped: s.Dropped, Returned: s.Returned, Worst: s.Overshoot,
+		Allowed: bySource(s.Allowed), Denied: bySource(s.Denied), PerOp: s.OpsPerDecision(), Resynced: s.Resynced,
+	})
+}
+
+func (l rate) look(ctx context.Context, key string, redis bool) (any, error) {
+	ask := l.Inspect
+	if redis {
+		ask = l.InspectRedis
+	}
+	i, err := ask(ctx, key)
+	return inspected(i), err
 }
 
 // bySource replaces sources by their names.
@@ -82,11 +102,22 @@ func (p page) text(w io.Writer) {
 		fmt.Fprintf(t, "  fleet\t%d processes, credit %d\n", e.Fleet, e.Credit)
 		fmt.Fprintf(t, "  keys\t%d in memory, %d evicted\n", e.Keys, e.Evicted)
 		fmt.Fprintf(t, "  units\t%d owed, %d leased, %d dropped, %d refunded, largest debt %d\n", e.Owed, e.Held, e.Dropped, e.Returned, e.Worst)
-		fmt.Fprintf(t, "  allowed\t%s\n", counts(e.Allowed))
-		fmt.Fprintf(t, "  denied\t%s\n", counts(e.Denied))
+		decided(t, e.Allowed, e.Denied)
 		fmt.Fprintf(t, "  Redis\t%.4g ops per decision, %d keys resynced\n", e.PerOp, e.Resynced)
 		t.Flush()
 	}
+	for _, e := range p.Calls {
+		e.text(w)
+	}
+	for _, e := range p.Rates {
+		e.text(w)
+	}
+}
+
+// decided writes the lines about decisions.
+func decided(w io.Writer, allowed, denied map[string]int64) {
+	fmt.Fprintf(w, "  allowed\t%s\n", counts(allowed))
+	fmt.Fprintf(w, "  denied\t%s\n", counts(denied))
 }
 
 // counts writes decisions by source, such as "3 by redis".
@@ -104,16 +135,35 @@ func counts(of map[string]int64) string {
 // inspected is the state of a key.
 type inspected hybrid.Inspection
 
-func (i inspected) text(w io.Writer) {
-	fmt.Fprintf(w, "%s\n\n", i.Sentence)
+// writes is a function that writes a named line.
+type writes func(name, format string, args ...any)
+
+// lines writes a sentence, and returns a function for the lines below. end writes them.
+func lines(w io.Writer, sentence string) (line writes, end func() error) {
+	fmt.Fprintf(w, "%s\n\n", sentence)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(name, format string, args ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", args...) }
-	line("limiter", "%s: %v, mode %s", i.Policy, i.Limit, i.Mode)
-	line("key", "%q, key_digest %s, slot %d", i.Key, i.Digest, i.Slot) // quoted, because a key may contain any bytes
-	if !i.Known {
+	return func(name, format string, args ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", args...) }, t.Flush
+}
+
+// keyLines writes the lines about a key of any kind.
+func keyLines(line writes, key, digest string, slot int, known bool, at time.Time) {
+	line("key", "%q, key_digest %s, slot %d", key, digest, slot) // quoted, because a key may contain any bytes
+	if !known {
 		line("memory", "this process knows nothing of the key: no call has used it here lately, or the limiter counts under another key")
 	}
-	line("at", "%s", i.At.UTC().Format(time.RFC3339Nano))
+	line("at", "%s", at.UTC().Format(time.RFC3339Nano))
+}
+
+// switchSaid describes the switch in force.
+func switchSaid(s string, own, shadow bool) string {
+	return s + map[bool]string{true: ", this process's own"}[own] + map[bool]string{true: "; in shadow"}[shadow]
+}
+
+func (i inspected) text(w io.Writer) {
+	line, end := lines(w, i.Sentence)
+	defer end()
+	line("limiter", "%s: %v, mode %s", i.Policy, i.Limit, i.Mode)
+	keyLines(line, i.Key, i.Digest, i.Slot, i.Known, i.At)
 	if !i.DenyUntil.IsZero() {
 		line("deny until", "%s", i.DenyUntil.UTC().Format(time.RFC3339Nano))
 	}
@@ -125,7 +175,7 @@ func (i inspected) text(w io.Writer) {
 		line("Redis view", "none yet")
 	}
 	line("fleet", "%d processes%s, credit %d", i.Fleet, map[bool]string{false: " (uncertain)"}[i.FleetKnown], i.Credit)
-	line("switch", "%s%s%s", i.Switch, map[bool]string{true: ", this process's own"}[i.SwitchOwn], map[bool]string{true: "; in shadow"}[i.Shadow])
+	line("switch", "%s", switchSaid(i.Switch, i.SwitchOwn, i.Shadow))
 	line("breaker", "%s", i.Breaker)
 	switch k := i.Redis; {
 	case k != nil:
@@ -134,7 +184,6 @@ func (i inspected) text(w io.Writer) {
 	case i.RedisError != "":
 		line("Redis now", "%s", i.RedisError)
 	}
-	t.Flush()
 }
 
 // leased describes the key's lease.
