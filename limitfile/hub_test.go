@@ -148,7 +148,11 @@ func TestHubRefusesAFile(t *testing.T) {
 func TestMisspelledName(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, _ := hubWith(t)
-		text, log := `{"api": {}, "aip": {}, "login": {}}`, &journal{}
+		_, err := h.Concurrency(hybridlimit.Concurrent(3), hybrid.ConcurrencyConfig{Name: "calls"})
+		must(t, err)
+		hot, err := h.RateLeases(hybridlimit.PerSecond(3), hybrid.RateLeaseConfig{Name: "hot"})
+		must(t, err)
+		text, log := `{"api": {}, "aip": {}, "login": {}, "calls": {"limit": "4 concurrent"}, "hot": {"limit": "5/s", "keys": {"k": "7/s"}}}`, &journal{}
 		s, err := watch("limits.json", h, Config{Every: never, Logger: log.logger()}, func(string) ([]byte, error) { return []byte(text), nil })
 		must(t, err)
 		defer s.Close()
@@ -156,6 +160,9 @@ func TestMisspelledName(t *testing.T) {
 		if len(lines) != 2 || !strings.Contains(lines[1], `level=WARN msg="hybridlimit: a file has settings of limiters that do not exist`) ||
 			!strings.HasSuffix(lines[1], `names="[aip login]"`) {
 			t.Errorf("%q", lines)
+		}
+		if got := hot.Limit(); got != hybridlimit.PerSecond(5) || hot.Policy("k").Limit != hybridlimit.PerSecond(7) {
+			t.Errorf("the leased rates have the limit %v, and k %v", got, hot.Policy("k").Limit)
 		}
 		text = `{"api": {"shadow": true}}`
 		s.poll()

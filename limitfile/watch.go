@@ -212,12 +212,21 @@ func (s *Set) apply(f *File, hash [sha256.Size]byte) error {
 
 // missing returns the limiters of a file that a hub does not have. A misspelled name has no other effect.
 func missing(hub Hub, f *File) []string {
-	h, ok := hub.(interface{ Limiters() []*hybrid.Limiter })
+	h, ok := hub.(interface {
+		Limiters() []*hybrid.Limiter
+		ConcurrencyLimiters() []*hybrid.ConcurrencyLimiter
+		RateLeaseLimiters() []*hybrid.RateLeaseLimiter
+	})
 	if !ok {
 		return nil
 	}
-	names := f.Limiters()
-	for _, l := range h.Limiters() {
+	names := without(f.Limiters(), h.Limiters())
+	return without(without(names, h.ConcurrencyLimiters()), h.RateLeaseLimiters())
+}
+
+// without returns the sorted names that no limiter has.
+func without[L interface{ Name() string }](names []string, limiters []L) []string {
+	for _, l := range limiters {
 		if at, ok := slices.BinarySearch(names, l.Name()); ok {
 			names = slices.Delete(names, at, at+1)
 		}
