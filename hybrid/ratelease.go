@@ -46,8 +46,9 @@ var (
 
 // RateLeaseConfig configures one limiter of leased rates. The zero value of every field except Name is usable.
 type RateLeaseConfig struct {
-	// Name names the limiter, [A-Za-z0-9_.-]+. Required. Processes that use the same Redis, HubConfig.Prefix and Name
-	// share the limit. A hub has one limiter of a name, of whatever type.
+	// Name names the limiter, [A-Za-z0-9_.-]+. Required. Processes that lease rates with the same Redis, HubConfig.Prefix
+	// and Name share the limit; a Limiter, or one of package global, has a state of its own. A hub has one limiter of a
+	// name, of whatever type.
 	Name string
 	// MaxWait bounds the time for which a call waits for Redis: the first call for a key, and a call without units in
 	// hand while the bucket in Redis has some. Then the fallback decides. Zero: 20 ms.
@@ -156,8 +157,7 @@ func (l *RateLeaseLimiter) AllowN(ctx context.Context, key string, n int64) (hyb
 }
 
 // Peek returns this process's knowledge of a key: Allowed means that it has a unit in hand, or has no lease of the key
-// and would ask Redis.
-// Peek takes nothing, sends nothing and fails as Allow does.
+// and would ask Redis. Peek takes nothing, sends nothing and fails as Allow does.
 func (l *RateLeaseLimiter) Peek(_ context.Context, key string) (hybridlimit.Result, error) {
 	return l.in.Peek(key)
 }
