@@ -41,6 +41,12 @@ func TestLeasedKey(t *testing.T) {
 	expect(t, url, []string{"inspect", "-name", "hot", "-digest", digest}, `hot "k": when last written`, "Redis had 0.0 of 50 units left", "key_digest  "+digest)
 	finds(t, url, []string{"inspect", "-name", "hat", "-digest", digest}, `no key of "hat" in Redis has this digest`)
 	finds(t, url, []string{"list", "-name", "ho"}, `no limiter "ho" is known to this Redis`)
+	for limit, why := range map[string]string{"5/s fixed window": "its algorithm is fixed window, but the processes of \"hot\" have token bucket", "2000000000/s": "the processes of \"hot\" lease rates of at most 10⁹ units"} {
+		finds(t, url, []string{"limit", "-name", "hot", limit}, "nothing was changed: "+why)
+		finds(t, url, []string{"limit", "-name", "hot", "-for-key", "k", limit}, "nothing was changed: "+why)
+	}
+	expect(t, url, []string{"limit", "-name", "hot", "blocked"}, "hot: blocked, was: no limit of the fleet")
+	expect(t, url, []string{"limit", "-name", "hot", "-clear"}, "was: blocked")
 	expect(t, url, []string{"reset", "-name", "hot", "k"}, `hot "k": the bucket of the leased rate is full again; before: when last written`, "Redis had 0.0 of 50 units left")
 	names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags}
 	s, ok := wire.DecodeRate(rdb.Get(t.Context(), names.Rate(names.Tag("k"), "hot", "k")).Val())
@@ -82,7 +88,9 @@ func TestTopOfLeasedRates(t *testing.T) {
 			}
 			time.Sleep(300 * time.Millisecond)
 		}
-		expect(t, url, []string{"top", "-name", "hot"}, strconv.Quote(stored("hot", "k1")), strconv.Quote(stored("hot", "k2")), "2 keys of hot, complete")
+		for _, key := range []string{"k1", "k2"} { // the busier one is first
+			expect(t, url, []string{"top", "-name", "hot"}, strconv.Quote(stored("hot", key)), "2 keys of hot, complete")
+		}
 		expect(t, url, []string{"top", "-by", "emptiest"}, "hits: limit 100/h", strconv.Quote(stored("hits", "k")), "hot: limit leased 100/s", "3 keys of all limiters, complete")
 		expect(t, url, []string{"top", "-json", "-name", "hot"}, `"leased_rate": true`)
 		digest := lua.Names{HashKeys: secret}.Digest("hot", "k1")

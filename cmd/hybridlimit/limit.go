@@ -13,6 +13,7 @@ import (
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/ratelease"
 )
 
 // limitCommand is the flags of the command limit.
@@ -201,8 +202,8 @@ func (l *limitCommand) ofKeys(ctx context.Context, h *hybrid.Hub, out *printer) 
 	return nil
 }
 
-// fits returns an error of type nothing if no process would apply a limit: none has the limiter, or all have another
-// algorithm.
+// fits returns an error of type nothing if no process would apply a limit: none has the limiter, all have another
+// algorithm, or its rate cannot be leased.
 func (l *limitCommand) fits(ctx context.Context, to hybridlimit.Limit) error {
 	live, err := l.roll(ctx)
 	if err != nil {
@@ -215,16 +216,19 @@ func (l *limitCommand) fits(ctx context.Context, to hybridlimit.Limit) error {
 	case len(have) == 0 || to == (hybridlimit.Limit{}):
 		return nil
 	}
-	var odd hybridlimit.Algorithm
+	why := ""
 	for text := range have {
-		limit, err := hybridlimit.ParseLimit(text)
-		if err != nil || sameKindOfLimit(limit, to) {
-			return nil //nolint:nilerr // a limit of another version
+		limit, leased, err := readSaid(text)
+		switch {
+		case err == nil && !sameKindOfLimit(limit, to):
+			why = fmt.Sprintf("its algorithm is %v, but the processes of %q have %v", to.Algorithm, l.name, limit.Algorithm)
+		case err == nil && leased && !static(to) && !ratelease.Fits(to.Rate, to.Period, to.BurstSize()):
+			why = fmt.Sprintf("the processes of %q lease rates of at most 10⁹ units a second and at least one in eleven days, and bursts of at most 10⁹", l.name)
+		default:
+			return nil // also for a limit of another version
 		}
-		odd = limit.Algorithm
 	}
-	return nothing(fmt.Sprintf("limit (%q): nothing was changed: its algorithm is %v, but the processes of %q have %v, and would ignore it",
-		limitText(to), to.Algorithm, l.name, odd))
+	return nothing(fmt.Sprintf("limit (%q): nothing was changed: %s, and would ignore it", limitText(to), why))
 }
 
 // sameKindOfLimit reports whether a limiter with one limit can apply the other.

@@ -35,10 +35,17 @@ type counted struct {
 // limit returns the limit that the processes say, if they say one and the same.
 func (m counted) limit() (limit hybridlimit.Limit, ok bool) {
 	for text := range m.limits {
-		parsed, err := hybridlimit.ParseLimit(text)
+		parsed, _, err := readSaid(text)
 		return parsed, err == nil && len(m.limits) == 1
 	}
 	return limit, false
+}
+
+// readSaid reads the text of a limit that a process says. leased: processes lease its rate.
+func readSaid(text string) (limit hybridlimit.Limit, leased bool, err error) {
+	text, leased = strings.CutPrefix(text, "leased ")
+	limit, err = hybridlimit.ParseLimit(text)
+	return limit, leased, err
 }
 
 // limitsSaid describes the limits of a limiter: "100/s", or "100/s (2 processes), 200/s (1 processes)"; "" if none is
