@@ -95,8 +95,11 @@ func TestRateLeaseControls(t *testing.T) {
 			allowed bool
 			source  hybridlimit.Source
 		}{
-			{"free", 1 << 40, true, hybridlimit.SourceStatic}, {"none", 1, false, hybridlimit.SourceStatic},
-			{"slow", 1, true, hybridlimit.SourceRedis}, {"slow", 1, false, hybridlimit.SourceRateLease}, {"k", 50, true, hybridlimit.SourceRedis},
+			{"free", 1 << 40, true, hybridlimit.SourceStatic},
+			{"none", 1, false, hybridlimit.SourceStatic},
+			{"slow", 1, true, hybridlimit.SourceRedis},
+			{"slow", 1, false, hybridlimit.SourceRateLease},
+			{"k", 50, true, hybridlimit.SourceRedis},
 		} {
 			if res := ask(t, l, c.key, c.n); res.Allowed != c.allowed || res.Source != c.source {
 				t.Errorf("%d of %s: %+v", c.n, c.key, res)
@@ -243,7 +246,8 @@ func TestRateLeasesBadInput(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for _, limit := range []hybridlimit.Limit{
-		{}, hybridlimit.Concurrent(3), hybridlimit.LeakyQueue(1, time.Second, 1), hybridlimit.SlidingLog(1, time.Second),
+		{},
+		hybridlimit.Concurrent(3), hybridlimit.LeakyQueue(1, time.Second, 1), hybridlimit.SlidingLog(1, time.Second),
 		hybridlimit.TokenBucket(2e9, time.Second, 1), hybridlimit.TokenBucket(1, time.Second, 2e9), hybridlimit.TokenBucket(1, 1000*time.Hour, 1),
 	} {
 		if _, err := h.RateLeases(limit, hybrid.RateLeaseConfig{Name: "x"}); !errors.Is(err, hybridlimit.ErrInvalid) {

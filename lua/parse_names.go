@@ -37,7 +37,7 @@ func (n Names) Parse(key string) (p Part, ok bool) {
 		return p, false
 	}
 	p.Key = rest
-	return p, p.Limiter != "" && p.Key != "" && !(p.Leased && p.Of > 0)
+	return p, p.Limiter != "" && p.Key != "" && (!p.Leased || p.Of == 0)
 }
 
 // rateBegin begins the name of a Redis key of leased rates, after the tag.

@@ -234,12 +234,25 @@ func TestRatesOfHostileMessages(t *testing.T) {
 		keys := []string{rateKey, leaseKey("a")}
 		st.del(t, keys...)
 		for _, argv := range [][]string{
-			nil, {""}, {"hello"}, {good, good}, {good + " "}, {good + " 1"}, {"2" + good[1:]}, {strings.TrimSuffix(good, " 0")},
-			{strings.Replace(good, "1 1 1", "1 0 1", 1)}, {strings.Replace(good, "1 1 1", "1 1 0", 1)}, {strings.Replace(good, "1 1 1", "1 -1 1", 1)},
-			{strings.Replace(good, "1000000 1000000", "0 1000000", 1)}, {strings.Replace(good, "1000000 1000000", "1000000 999999", 1)},
-			{strings.Replace(good, "1000000 1000000", "1000000 1000000000000001", 1)}, {strings.Replace(good, "1000000 1000000", "nan 1000000", 1)},
-			{strings.Replace(good, " 0 1 0 0 ", " 0 0 0 0 ", 1)}, {strings.Replace(good, "1 1 1 0 0", "1 1 1 0 4000001", 1)},
-			{"1 99999999999999999999 1 0 0 0 0 0 0 0 1 0 0 1000000 1000000 0 0 0 0 0 0"}, slices.Repeat([]string{good}, 65),
+			nil,
+			{""},
+			{"hello"},
+			{good, good},
+			{good + " "},
+			{good + " 1"},
+			{"2" + good[1:]},
+			{strings.TrimSuffix(good, " 0")},
+			{strings.Replace(good, "1 1 1", "1 0 1", 1)},
+			{strings.Replace(good, "1 1 1", "1 1 0", 1)},
+			{strings.Replace(good, "1 1 1", "1 -1 1", 1)},
+			{strings.Replace(good, "1000000 1000000", "0 1000000", 1)},
+			{strings.Replace(good, "1000000 1000000", "1000000 999999", 1)},
+			{strings.Replace(good, "1000000 1000000", "1000000 1000000000000001", 1)},
+			{strings.Replace(good, "1000000 1000000", "nan 1000000", 1)},
+			{strings.Replace(good, " 0 1 0 0 ", " 0 0 0 0 ", 1)},
+			{strings.Replace(good, "1 1 1 0 0", "1 1 1 0 4000001", 1)},
+			{"1 99999999999999999999 1 0 0 0 0 0 0 0 1 0 0 1000000 1000000 0 0 0 0 0 0"},
+			slices.Repeat([]string{good}, 65),
 		} {
 			raw, err := st.run(lua.Rates, keys, argv)
 			if !redis.HasErrorPrefix(err, "HLRATES unreadable") {

@@ -77,8 +77,12 @@ func TestService(t *testing.T) {
 			code   pb.RateLimitResponse_Code
 			left   uint32
 		}{
-			{"CheckRateLimit", 0, ok, 100}, {"CheckRateLimit", 0, ok, 100}, {"Report", 60, ok, 40}, {"CheckRateLimit", 0, ok, 40},
-			{"Report", 60, over, 0}, {"CheckRateLimit", 0, over, 0},
+			{"CheckRateLimit", 0, ok, 100},
+			{"CheckRateLimit", 0, ok, 100},
+			{"Report", 60, ok, 40},
+			{"CheckRateLimit", 0, ok, 40},
+			{"Report", 60, over, 0},
+			{"CheckRateLimit", 0, over, 0},
 		} {
 			if code, left := call(step.method, step.n); code != step.code || left != step.left {
 				t.Errorf("step %d: %v, %d left, want %v, %d", i, code, left, step.code, step.left)

@@ -186,7 +186,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	}
 	w := &waitingCall{ready: make(chan struct{})}
 	e := l.lock(key, plan)
-	e.Hand.Reset()
+	e.Reset()
 	e.waits = append(e.waits, w)
 	due := !e.queued && !e.Busy() // otherwise the answer in flight makes it due
 	e.queued = e.queued || due

@@ -44,8 +44,11 @@ func TestEnvironment(t *testing.T) {
 		{"domain", map[string]string{"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": "true"}, func(s Settings) any { return s.Domain }, true},
 		{"backend", map[string]string{"BACKEND_TYPE": "redis"}, func(s Settings) any { return len(s.Warnings) }, 0},
 		{"no effect, and off", map[string]string{"REDIS_PERSECOND": "false", "USE_STATSD": "false"}, func(s Settings) any { return len(s.Warnings) }, 0},
-		{"no effect", map[string]string{"REDIS_PERSECOND": "true", "USE_STATSD": "true", "USE_DOG_STATSD": "1", "TRACING_ENABLED": "true", "PROMETHEUS_MAPPER_YAML": "/m", "EXTRA_TAGS": "a:b", "LOCAL_CACHE_SIZE_IN_BYTES": "1000"},
-			func(s Settings) any { return len(s.Warnings) }, 7},
+		{
+			"no effect",
+			map[string]string{"REDIS_PERSECOND": "true", "USE_STATSD": "true", "USE_DOG_STATSD": "1", "TRACING_ENABLED": "true", "PROMETHEUS_MAPPER_YAML": "/m", "EXTRA_TAGS": "a:b", "LOCAL_CACHE_SIZE_IN_BYTES": "1000"},
+			func(s Settings) any { return len(s.Warnings) }, 7,
+		},
 	} {
 		s, err := parsed(t, c.env)
 		if err != nil {

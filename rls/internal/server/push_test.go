@@ -185,8 +185,11 @@ func TestControlPlaneAndFiles(t *testing.T) {
 		{nil, []string{"-xds", "h:1"}, `-config, -xds ("c, h:1") must not be set together`},
 		{nil, []string{"-config", ""}, `-config ("") is required, or -xds`},
 		{map[string]string{"CONFIG_TYPE": "CONSUL"}, nil, `CONFIG_TYPE ("CONSUL") must be FILE or GRPC_XDS_SOTW`},
-		{nil, []string{"-config", "", "-xds", "h:1", "-xds-node", "", "-xds-max-bytes", "0", "-xds-ca", "/none", "-xds-cert", "c"},
-			`-xds-max-bytes (0) must be 1 to 33554432; -xds-node ("") must not be empty; -xds-cert, -xds-key ("c, ") must be set together`},
+		{
+			nil,
+			[]string{"-config", "", "-xds", "h:1", "-xds-node", "", "-xds-max-bytes", "0", "-xds-ca", "/none", "-xds-cert", "c"},
+			`-xds-max-bytes (0) must be 1 to 33554432; -xds-node ("") must not be empty; -xds-cert, -xds-key ("c, ") must be set together`,
+		},
 		{map[string]string{"CONFIG_TYPE": "GRPC_XDS_SOTW", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "big"}, []string{"-config", ""}, `XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES ("big") must be a number`},
 	} {
 		if _, err := parsed(t, c.env, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {

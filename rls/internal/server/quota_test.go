@@ -127,7 +127,8 @@ func TestDeafEnvoy(t *testing.T) {
 	}
 	deaf := r.quotas()
 	go func() {
-		for deaf.Send(&pb.RateLimitQuotaUsageReports{Domain: "shop", BucketQuotaUsages: many}) == nil {
+		for err := error(nil); err == nil; {
+			err = deaf.Send(&pb.RateLimitQuotaUsageReports{Domain: "shop", BucketQuotaUsages: many})
 		}
 	}()
 	if _, err := report(r.quotas(), "shop", used(1, 0, 0, "none", "x")); err != nil {
