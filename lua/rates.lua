@@ -114,7 +114,7 @@ local function load(s, op, now)
   if generation < s.generation then -- the clock was put back: no record may settle with sums of another time
     s.leased, s.depth = {s.leased[1] + s.leased[2], 0}, {s.depth[1] + s.depth[2], 0}
     s.demand, s.generation, s.born = {0, max(s.demand[1], s.demand[2])}, generation, now
-    s.last, s.unknown, s.told, s.peak = min(s.last, now), 0, now, {s.burst, s.burst}
+    s.last, s.unknown, s.told, s.peak = min(s.last, now), 0, 2 ^ 53, {s.burst, s.burst}
   end
   for _ = 1, 2 do
     if s.generation < generation then

@@ -127,8 +127,8 @@ func (r *results) hotKey(ctx context.Context, k kind, load string, seconds int64
 
 // several makes targets that take calls in turn, at random.
 func several(ctx context.Context, n int, of maker, addr string, w *benchkit.Wire, limit hybridlimit.Limit) (t target, err error) {
-	all := make([]target, max(1, n))
-	if err := benchkit.Spread(len(all), func(i int) (err error) {
+	all := make([]target, n)
+	if err := benchkit.Spread(n, func(i int) (err error) {
 		all[i], err = of(ctx, addr, w, limit)
 		return err
 	}); err != nil || n < 2 {

@@ -203,6 +203,13 @@ func (c *connection) names() lua.Names {
 	return lua.Names{Prefix: c.prefix, Tags: c.tags, HashKeys: c.secret}
 }
 
+// plainNames are the names of keys whose text in Redis is known: it is hashed already, if it is.
+func (c *connection) plainNames() lua.Names {
+	names := c.names()
+	names.HashKeys = ""
+	return names
+}
+
 // maxKeyBytes bounds a key. It is above any sensible Config.MaxKeyBytes, so that the tool accepts every key that a
 // limiter accepts.
 const maxKeyBytes = 64 << 10

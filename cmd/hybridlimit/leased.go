@@ -13,8 +13,8 @@ import (
 
 // leased is the state of a key whose rate is leased.
 type leased struct {
+	part     lua.Part
 	redisKey string
-	lease    string // the key of a record, for a process of this name
 	text     string
 	ttl      time.Duration
 	wire.RateState
@@ -26,8 +26,7 @@ func (c *connection) leasedKey(ctx context.Context, t target) (*leased, error) {
 	if !ok || len(t.states) > 0 {
 		return nil, nil
 	}
-	names := lua.Names{Prefix: c.prefix, Tags: c.tags} // the text of the key is hashed already, if it is
-	l := &leased{redisKey: names.Rate(part.Tag, part.Limiter, part.Key), lease: names.Lease(part.Tag, "cli-"+rand.Text(), part.Limiter, part.Key)}
+	l := &leased{part: part, redisKey: c.plainNames().Rate(part.Tag, part.Limiter, part.Key)}
 	var err error
 	if l.text, l.ttl, err = c.calls.Stored(ctx, l.redisKey); err != nil || l.text == "" {
 		return nil, err
@@ -53,8 +52,9 @@ func (c *connection) resetLeased(ctx context.Context, t target, out *printer) (d
 	if err != nil || l == nil {
 		return false, err
 	}
+	lease := c.plainNames().Lease(l.part.Tag, "cli-"+rand.Text(), l.part.Limiter, l.part.Key) // of no process
 	op := ratelease.Op{Terms: l.Terms, Number: 1, Procs: 1, Most: 1, Reset: true}
-	if _, err := c.calls.Rates(ctx, []string{l.redisKey, l.lease}, []ratelease.Op{op}); err != nil {
+	if _, err := c.calls.Rates(ctx, []string{l.redisKey, lease}, []ratelease.Op{op}); err != nil {
 		return false, err
 	}
 	out.value = struct {

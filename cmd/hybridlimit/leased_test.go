@@ -41,7 +41,7 @@ func TestLeasedKey(t *testing.T) {
 	expect(t, url, []string{"inspect", "-name", "hot", "-digest", digest}, `hot "k": when last written`, "Redis had 0.0 of 50 units left", "key_digest  "+digest)
 	finds(t, url, []string{"inspect", "-name", "hat", "-digest", digest}, `no key of "hat" in Redis has this digest`)
 	finds(t, url, []string{"list", "-name", "ho"}, `no limiter "ho" is known to this Redis`)
-	for limit, why := range map[string]string{"5/s fixed window": "its algorithm is fixed window, but the processes of \"hot\" have token bucket", "2000000000/s": "the processes of \"hot\" lease rates of at most 10⁹ units"} {
+	for limit, why := range map[string]string{"5/s fixed window": "its algorithm is fixed window, but the processes of \"hot\" have token bucket", "2000000000/s": "the processes of \"hot\" lease rates, and need a burst and a rate of at most 10⁹ units"} {
 		finds(t, url, []string{"limit", "-name", "hot", limit}, "nothing was changed: "+why)
 		finds(t, url, []string{"limit", "-name", "hot", "-for-key", "k", limit}, "nothing was changed: "+why)
 	}
@@ -75,18 +75,18 @@ func TestTopOfLeasedRates(t *testing.T) {
 			t.Fatal(err)
 		}
 		stored := func(name, key string) string { return lua.Names{HashKeys: secret}.Stored(name, key) }
-		for range 2 { // the second exchange has a demand
-			for range 200 {
-				for _, key := range []string{"k1", "k2"} {
-					if _, err := hot.Allow(t.Context(), key); err != nil {
-						t.Fatal(err)
-					}
+		if _, err := plain.Allow(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		names := lua.Names{Prefix: "hl", Tags: lua.DefaultTags, HashKeys: secret}
+		for _, key := range []string{"k1", "k2"} {
+			redistest.Eventually(t, 10*time.Second, "a leased rate", func() bool {
+				if _, err := hot.Allow(t.Context(), key); err != nil {
+					t.Fatal(err)
 				}
-			}
-			if _, err := plain.Allow(t.Context(), "k"); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(300 * time.Millisecond)
+				s, _ := wire.DecodeRate(rdb.Get(t.Context(), names.Rate(names.Tag(key), "hot", key)).Val())
+				return s.Leased > 0
+			})
 		}
 		for _, key := range []string{"k1", "k2"} { // the busier one is first
 			expect(t, url, []string{"top", "-name", "hot"}, strconv.Quote(stored("hot", key)), "2 keys of hot, complete")

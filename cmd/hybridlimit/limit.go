@@ -223,7 +223,7 @@ func (l *limitCommand) fits(ctx context.Context, to hybridlimit.Limit) error {
 		case err == nil && !sameKindOfLimit(limit, to):
 			why = fmt.Sprintf("its algorithm is %v, but the processes of %q have %v", to.Algorithm, l.name, limit.Algorithm)
 		case err == nil && leased && !static(to) && !ratelease.Fits(to.Rate, to.Period, to.BurstSize()):
-			why = fmt.Sprintf("the processes of %q lease rates of at most 10⁹ units a second and at least one in eleven days, and bursts of at most 10⁹", l.name)
+			why = fmt.Sprintf("the processes of %q lease rates, and need %s", l.name, ratelease.Range)
 		default:
 			return nil // also for a limit of another version
 		}

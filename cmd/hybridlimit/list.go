@@ -179,16 +179,14 @@ func (l *listing) look(ctx context.Context, c *connection, r *row) error {
 	if !l.limit.set {
 		return nil
 	}
-	if r.Rate {
-		r.Now = "- (a leased rate)"
+	if r.kind != kindFor(l.limit.limit.Algorithm) {
+		r.Now = "- (a " + r.kind + ")" // the limit has another algorithm
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	k, err := c.look(ctx, r.states, r.redisKey, l.limit.limit)
-	if r.Now = fmt.Sprintf("%d of %d", k.Left, k.Limit.BurstSize()); r.kind != kindFor(l.limit.limit.Algorithm) {
-		r.Now = "- (a " + r.kind + ")" // the limit has another algorithm
-	}
+	r.Now = fmt.Sprintf("%d of %d", k.Left, k.Limit.BurstSize())
 	return err
 }
 

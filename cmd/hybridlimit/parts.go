@@ -70,8 +70,7 @@ func (c *connection) statesWith(p lua.Part) []partState {
 	if p.Of < 2 {
 		return nil
 	}
-	names := c.names()
-	names.HashKeys = "" // the key is already hashed
+	names := c.plainNames()
 	return statesOf(names, names.KeyTag(p.Tag, p.Nth, p.Of), p.Limiter, p.Key, p.Of)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit"
 	"github.com/hybridlimit/hybridlimit/internal/groups"
+	"github.com/hybridlimit/hybridlimit/internal/ratelease"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 	"github.com/hybridlimit/hybridlimit/lua"
 )
@@ -43,7 +44,7 @@ func (m counted) limit() (limit hybridlimit.Limit, ok bool) {
 
 // readSaid reads the text of a limit that a process says. leased: processes lease its rate.
 func readSaid(text string) (limit hybridlimit.Limit, leased bool, err error) {
-	text, leased = strings.CutPrefix(text, "leased ")
+	text, leased = strings.CutPrefix(text, ratelease.Said)
 	limit, err = hybridlimit.ParseLimit(text)
 	return limit, leased, err
 }

@@ -174,8 +174,8 @@ func (r *row) of(s wire.State, now time.Time) {
 // ofRate fills in the figures of a state of leased rates.
 func (r *row) ofRate(s wire.RateState, now time.Time) {
 	r.kind, r.Rate, r.age = "leased rate", true, now.Sub(time.UnixMicro(s.Last))
-	r.amount, r.empty = float64(s.Level)/ratelease.Micro, -float64(s.Level)/ratelease.Micro
-	r.Second, r.Leased = float64(s.Leased)/ratelease.Micro, s.Depth/ratelease.Micro
+	r.amount = float64(s.Level) / ratelease.Micro
+	r.empty, r.Second, r.Leased = -r.amount, float64(s.Leased)/ratelease.Micro, s.Depth/ratelease.Micro
 	r.write()
 }
 

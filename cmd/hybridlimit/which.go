@@ -292,8 +292,7 @@ func (c *connection) find(ctx context.Context, w *which, live said) (t target, e
 // hashedKey finds the Redis key that ends with the digest, if there is one. It tries all tags, and the parts of a key
 // that is split into so many, or into as many as processes say.
 func (c *connection) hashedKey(ctx context.Context, t *target, split int, live said) error {
-	names := c.names()
-	names.HashKeys = "" // the key is already hashed
+	names := c.plainNames()
 	split, err := c.partsSaid(split, live)
 	if err != nil {
 		return err

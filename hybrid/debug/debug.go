@@ -235,7 +235,13 @@ func (h handler) answer(r *http.Request, q query) (any, error) {
 	if len(limiters) != 1 {
 		return nil, problemf(http.StatusBadRequest, "the hub has %d limiters: select one with limiter=name", len(limiters))
 	}
-	return limiters[0].look(r.Context(), q.key, q.redis)
+	if !q.redis {
+		return limiters[0].look(r.Context(), q.key)
+	}
+	if l, ok := limiters[0].(redisShown); ok {
+		return l.lookRedis(r.Context(), q.key)
+	}
+	return nil, problemf(http.StatusBadRequest, "redis (\"1\") must be absent for the limiter %q: the command hybridlimit shows its state in Redis", limiters[0].Name())
 }
 
 // texter is the content of an answer. It can be written as text.

@@ -4,20 +4,24 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"text/tabwriter"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// This file has the limiters of calls in flight and of leased rates, of which Redis is not asked.
+// This file has what the handler shows of limiters of calls in flight and of leased rates. pages.go has those of rates.
 
 // shown is a limiter of any kind.
 type shown interface {
 	Name() string
 	list(p *page) // adds the limiter to the page
-	look(ctx context.Context, key string, redis bool) (any, error)
+	look(ctx context.Context, key string) (any, error)
+}
+
+// redisShown is a limiter that can ask Redis about a key.
+type redisShown interface {
+	lookRedis(ctx context.Context, key string) (any, error)
 }
 
 // shownOf returns the limiters of a hub: those of rates first.
@@ -32,11 +36,6 @@ func shownOf(h *hybrid.Hub) (all []shown) {
 		all = append(all, leasedRate{l})
 	}
 	return all
-}
-
-// noRedis is the answer to redis=1 about a limiter whose keys Inspect does not ask Redis for.
-func noRedis(name string) error {
-	return problemf(http.StatusBadRequest, "redis (\"1\") must be absent for the limiter %q: the command hybridlimit shows its state in Redis", name)
 }
 
 // calls is a limiter of calls in flight.
@@ -79,10 +78,7 @@ func (e callsEntry) text(w io.Writer) {
 	t.Flush()
 }
 
-func (l calls) look(ctx context.Context, key string, redis bool) (any, error) {
-	if redis {
-		return nil, noRedis(l.Name())
-	}
+func (l calls) look(ctx context.Context, key string) (any, error) {
 	i, err := l.Inspect(ctx, key)
 	return flying(i), err
 }
@@ -148,10 +144,7 @@ func (e rateEntry) text(w io.Writer) {
 	t.Flush()
 }
 
-func (l leasedRate) look(ctx context.Context, key string, redis bool) (any, error) {
-	if redis {
-		return nil, noRedis(l.Name())
-	}
+func (l leasedRate) look(ctx context.Context, key string) (any, error) {
 	i, err := l.Inspect(ctx, key)
 	return leasing(i), err
 }

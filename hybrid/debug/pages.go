@@ -75,12 +75,13 @@ func (l rate) list(p *page) {
 	})
 }
 
-func (l rate) look(ctx context.Context, key string, redis bool) (any, error) {
-	ask := l.Inspect
-	if redis {
-		ask = l.InspectRedis
-	}
-	i, err := ask(ctx, key)
+func (l rate) look(ctx context.Context, key string) (any, error) {
+	i, err := l.Inspect(ctx, key)
+	return inspected(i), err
+}
+
+func (l rate) lookRedis(ctx context.Context, key string) (any, error) {
+	i, err := l.InspectRedis(ctx, key)
 	return inspected(i), err
 }
 

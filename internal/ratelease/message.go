@@ -22,7 +22,13 @@ func TermsOf(units int64, period time.Duration, burst int64) Terms {
 	return Terms{Rate: int64(perSecond(units, period) * Micro), Burst: burst * Micro}
 }
 
-// Fits reports whether a rate and a burst can be leased: at most Largest, and at least one unit in eleven days.
+// Range describes in words what Fits accepts.
+const Range = "a burst and a rate of at most 10⁹ units and units a second, and at least one unit in eleven days"
+
+// Said begins the text of a limit whose rate is leased, in a heartbeat.
+const Said = "leased "
+
+// Fits reports whether a rate and a burst can be leased: see Range.
 func Fits(units int64, period time.Duration, burst int64) bool {
 	rate := perSecond(units, period)
 	return rate >= 1.0/Micro && rate <= Largest && burst >= 1 && burst <= Largest

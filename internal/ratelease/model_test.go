@@ -300,7 +300,7 @@ func TestBound(t *testing.T) {
 }
 
 // TestWipe lets Redis lose all data once. The processes tell what was leased, so hardly a play has more than a burst
-// above: one in which those who tell have not heard of the newest leases, and Redis leases their rates again.
+// above. In such a play, the first processes that tell do not know the newest leases, and Redis leases their rates again.
 func TestWipe(t *testing.T) {
 	plays := bounded(t, trials{seconds: 30, wipe: true}, burstAndLife)
 	rare := 0

@@ -20,6 +20,9 @@ type State struct {
 	More                   string  // fields of later versions, as in the state's text
 }
 
+// taken is a Told above all times: Leased has all rates, and no view adds to them.
+const taken = 1 << 53
+
 // Record is the lease of one process. Its zero value is none.
 type Record struct {
 	Number     float64 // of the op
@@ -65,7 +68,7 @@ func (s *State) load(op Op, now float64) {
 		s.Leased = [2]float64{s.Leased[0] + s.Leased[1], 0}
 		s.Depth = [2]float64{s.Depth[0] + s.Depth[1], 0}
 		s.Demand, s.Peak = [2]float64{0, max(s.Demand[0], s.Demand[1])}, [2]float64{s.Burst, s.Burst}
-		s.Generation, s.Born, s.Last, s.Unknown, s.Told = generation, now, min(s.Last, now), 0, now
+		s.Generation, s.Born, s.Last, s.Unknown, s.Told = generation, now, min(s.Last, now), 0, taken
 	}
 	for range 2 {
 		if s.Generation < generation {

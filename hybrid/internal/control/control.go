@@ -223,7 +223,7 @@ func AddLeased(bad *adapter.Violations, field string, limit hybridlimit.Limit) {
 	case algo.KindOf(limit.Algorithm) != algo.KindBucket || limit.Algorithm == hybridlimit.AlgConcurrent:
 		bad.Add(field+".Algorithm", limit.Algorithm, "must be a token bucket, or a leaky bucket as a meter: other rates are not leased")
 	case !ratelease.Fits(limit.Rate, limit.Period, limit.BurstSize()):
-		bad.Add(field, LimitText(limit), "must have a burst and a rate of at most 10⁹ units and units a second, and at least one unit in eleven days")
+		bad.Add(field, LimitText(limit), "must have "+ratelease.Range)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/adapter"
 	"github.com/hybridlimit/hybridlimit/hybrid/internal/tell"
 	"github.com/hybridlimit/hybridlimit/internal/account"
+	"github.com/hybridlimit/hybridlimit/internal/ratelease"
 	"github.com/hybridlimit/hybridlimit/internal/wire"
 )
 
@@ -205,7 +206,7 @@ func (c *Control) Program() string {
 		limit = short
 	}
 	if c.cfg.Leased {
-		return "leased " + LimitText(limit)
+		return ratelease.Said + LimitText(limit)
 	}
 	return LimitText(limit)
 }
